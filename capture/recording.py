@@ -213,6 +213,8 @@ class Recording:
             if free < LEAST_FREE:
                 self._full = True
                 self._tcpdump.stop()
+                if self._tracer:
+                    self._tracer.stop()
                 self._tell(f"the disk is almost full ({free:,} bytes free): {self.plan.output} ends here")
 
     def _wait_for_last_packets(self, interrupted: Callable[[float], bool]) -> None:

@@ -33,6 +33,17 @@ def blocked_time(cause: str) -> Figure:
     return write
 
 
+def thread_time(*parts: str) -> Figure:
+    """Give the share of some parts in what led to the sends of recorded threads."""
+
+    def write(analysis: Analysis) -> str:
+        whole = sum(one.total_ns for one in analysis.processes)
+        ns = sum(getattr(one, f"{part}_ns") for one in analysis.processes for part in parts)
+        return f"{ns / max(whole, 1):.1%} of the {duration(whole)} in which recorded threads had to act"
+
+    return write
+
+
 def add_up(analysis: Analysis, column: Callable[[Traffic], int]) -> int:
     """Add up a figure of both sides' traffic."""
     return sum(column(side) for side in analysis.traffic)

@@ -46,7 +46,7 @@ from . import _figures, _processes, _shared
 ID = "cpu-quota"
 ABOUT = About(
     example="recorded/processes/cpu-quota.pcap.zst",
-    figure=_figures.blocked_time("client"),
+    figure=_figures.thread_time("throttled"),
     precedence=1,
     whole_connections=True,
     needs_processes=True,

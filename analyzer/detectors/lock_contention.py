@@ -46,7 +46,7 @@ from . import _figures, _processes, _shared, _software
 ID = "lock-contention"
 ABOUT = About(
     example="recorded/processes/lock-contention.pcap.zst",
-    figure=_figures.blocked_time("client"),
+    figure=_figures.thread_time("lock"),
     precedence=3,
     whole_connections=True,
     needs_processes=True,

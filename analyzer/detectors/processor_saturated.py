@@ -30,8 +30,7 @@ larger batches, less logging, no compression.
 
 References
 ----------
-- https://docs.kernel.org/scheduler/sched-stats.html
-- https://www.brendangregg.com/blog/2017-03-16/perf-sched.html
+- https://docs.kernel.org/scheduler/sched-stats.html (time that threads wait for a processor)
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from . import _figures, _processes, _shared
 ID = "processor-saturated"
 ABOUT = About(
     example="recorded/processes/processor-saturated.pcap.zst",
-    figure=_figures.blocked_time("client"),
+    figure=_figures.thread_time("runnable", "other_processes"),
     caused_by=("cpu-quota",),
     precedence=2,
     whole_connections=True,

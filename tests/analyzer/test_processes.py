@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.analyzer.tables.processes import PARTS
 from grpcdiag.cli.support.sidecar import find_sidecar
+from grpcdiag.reports.attachment.ruled_out import list_ruled_out
 
 FOLDER = RECORDED / "processes"
 NAMES = sorted(path.name.removesuffix(".pcap.zst") for path in FOLDER.glob("*.zst"))
@@ -110,6 +112,14 @@ def changed(place: int, **values: object) -> bytes:
     parts = blocks(record("one-connection"))
     parts[place] = (b"J", json.dumps(json.loads(parts[place][1]) | values).encode())
     return together(parts)
+
+
+def test_only_a_record_rules_out_what_it_shows() -> None:
+    of = {"processor-saturated", "cpu-quota"}
+    assert not {name for name, *_ in list_ruled_out(analyze([capture("own-connections")]))} & of
+    figures = {name: figure for name, _, figure in list_ruled_out(joined("own-connections"))}
+    assert of <= figures.keys()
+    assert re.fullmatch(r"0\.0% of the \d+ ms in which recorded threads had to act", figures["cpu-quota"])
 
 
 DOUBTS = {

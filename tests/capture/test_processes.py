@@ -86,6 +86,16 @@ def _has_child(pid: int, name: str) -> bool:
     return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in pids)
 
 
+@pytest.mark.usefixtures("traced")
+def test_a_full_disk_ends_the_record_and_is_told() -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(RecordingError, match="No space left on device"):
+            processes.Tracer(full, None, [], "on")
+    finally:
+        os.close(full)
+
+
 def test_only_root_records_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RecordingError, match="only root may record them"):
