@@ -22,6 +22,7 @@ from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.analyzer.tables.processes import PARTS
 from grpcdiag.cli.support.sidecar import find_sidecar
+from grpcdiag.reports import markdown, terminal
 from grpcdiag.reports.attachment.ruled_out import list_ruled_out
 
 FOLDER = RECORDED / "processes"
@@ -112,6 +113,14 @@ def changed(place: int, **values: object) -> bytes:
     parts = blocks(record("one-connection"))
     parts[place] = (b"J", json.dumps(json.loads(parts[place][1]) | values).encode())
     return together(parts)
+
+
+def test_reports_show_the_parts() -> None:
+    analysis = joined("processor-saturated")
+    shown = terminal.render(analysis, width=120)
+    assert re.search(r"client load \(\d+\): 2\d\d intervals, \d+ ms: other processes 69%, ", shown)
+    assert "client.other_processes" in shown
+    assert "| `client.other_processes` |" in markdown.render(analysis, version="0")
 
 
 def test_only_a_record_rules_out_what_it_shows() -> None:
