@@ -9,6 +9,7 @@ __all__ = [
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
     "PACKET_NOTES",
+    "PATH_PARTS",
     "PING_PURPOSES",
     "ROLES_FROM",
     "RPC_PROTOCOLS",
@@ -19,9 +20,11 @@ __all__ = [
     "CaptureError",
     "EmptyCaptureError",
     "MemoryLimitError",
+    "ProcessRecord",
     "Run",
     "Scrubbing",
     "SpillError",
+    "TracePages",
     "__version__",
 ]
 
@@ -29,6 +32,7 @@ _Column = npt.NDArray[np.generic]
 
 BEGINNINGS: Final[list[str]]
 CAUSES: Final[list[str]]
+PATH_PARTS: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
@@ -55,6 +59,7 @@ class Run:
         messages: bool = False,
         packets: bool = False,
         rpc_rows: bool = False,
+        acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,
         keylog: bytes | None = None,
@@ -78,6 +83,29 @@ class Run:
     def methods_from(self, first: int) -> list[str | None]: ...
     def errors_from(self, first: int) -> list[str]: ...
     def finish(self) -> dict[str, Any]: ...
+
+@final
+class TracePages:
+    def __new__(cls, formats: list[str], key: bytes) -> TracePages: ...
+    def compress(self, pages: list[bytearray]) -> bytes: ...
+
+@final
+class ProcessRecord:
+    def __new__(
+        cls, formats: list[str], tasks: list[tuple[int, int, str]], blocks: list[tuple[int, bytes]]
+    ) -> ProcessRecord: ...
+    def counts(self) -> tuple[int, int, int, int]: ...
+    def sockets(self) -> list[tuple[int, bytes, int, bytes, int, int]]: ...
+    def tasks(self) -> list[tuple[int, int, str]]: ...
+    def divide(
+        self,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        sockets: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.uint64],
+        arrivals: npt.NDArray[np.int64],
+        throttled: list[tuple[int, int]],
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]: ...
 
 @final
 class Scrubbing:

@@ -18,6 +18,7 @@ from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
 from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
+from .summary.processes import describe_processes, split_budget
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def of_capture(
     **how: Unpack[DecodeOptions],
 ) -> Analysis:
     """Analyse decoded files, which are read again if they show both sides of a proxy. Raises CaptureError."""
+    if sidecar is not None and sidecar.processes is not None:
+        tables, notes = _add_processes(paths, tables, sidecar, notes, progress, **how)
     proxies = find_proxies(tables)
     if not proxies:
         return of_tables(tables, sidecar, notes)
@@ -53,6 +56,25 @@ def of_capture(
     if reason := explain_unread(tables, paths):
         return of_tables(tables, sidecar, (*notes, reason))
     return of_tables(tables, sidecar, notes, legs=read_legs(paths, proxies, progress, **how))
+
+
+def _add_processes(
+    paths: Sequence[str],
+    tables: Tables,
+    sidecar: Sidecar,
+    notes: tuple[str, ...],
+    progress: Progress | None,
+    **how: Unpack[DecodeOptions],
+) -> tuple[Tables, tuple[str, ...]]:
+    """Join the process record, or say why the packets stand alone. Raises CaptureError."""
+    from .processes.join import join_record
+    from .processes.record import RecordError
+
+    assert sidecar.processes is not None
+    try:
+        return replace(tables, processes=join_record(paths, tables, sidecar.processes, progress, **how)), notes
+    except RecordError as error:
+        return tables, (*notes, f"the process record of {sidecar.file} is not used: {error}")
 
 
 def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes: tuple[str, ...] = ()) -> Analysis:
@@ -99,6 +121,7 @@ def of_tables(
     part = narrowing(tables) if narrowing else None
     if part is not None:
         tables = part.tables
+    seen = tables.processes
     findings, skipped = _detect(tables, sidecar, part, legs)
     budget, totals = figures.all_budget(tables), figures.totals(tables)
     return Analysis(
@@ -108,7 +131,7 @@ def of_tables(
         quality=figures.quality(tables, notes, proxies),
         totals=totals,
         traffic=figures.traffic(tables),
-        budget=budget,
+        budget=split_budget(budget, seen),
         verdict=verdict.choose_verdict(
             findings,
             budget,
@@ -120,6 +143,7 @@ def of_tables(
         ),
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
+        processes=describe_processes(seen) if seen else (),
         findings=findings,
         skipped=skipped,
         recording=recording,

@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from ..analyzer.sidecar.names import SAMPLES_SUFFIX, SUFFIX, encode_description
+from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX, SUFFIX, encode_description
 from ..files.atomic_file import Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
 from .errors import RecordingError, UsageError
@@ -41,6 +41,7 @@ class Output:
         self._parts: list[Part] = []
         self._side: Part | None = None
         self._samples: Part | None = None
+        self._processes: Part | None = None
         try:
             self._place, self._first = self._begin()
         except OSError as error:
@@ -113,6 +114,17 @@ class Output:
         self._samples = self._part(self.unfinished + SAMPLES_SUFFIX)
         return self._samples.descriptor
 
+    def processes(self) -> int:
+        """Make a new file for the process record. Raises OSError."""
+        self._processes = self._part(self.unfinished + PROCESSES_SUFFIX)
+        return self._processes.descriptor
+
+    def drop_processes(self) -> None:
+        """Remove that file."""
+        if self._processes is not None:
+            self._processes.remove()
+            self._processes = None
+
     def write_side(self, document: dict[str, Any]) -> None:
         """Write the complete sidecar, or leave the previous one. Raises OSError."""
         text = encode_description(document)
@@ -165,7 +177,7 @@ class Output:
         try:
             old = self._old_ring() if self._rotate else []
             names = self._ring() if self._rotate else [self.unfinished]
-            for suffix in (SUFFIX, SAMPLES_SUFFIX):  # of the recording before
+            for suffix in (SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX):  # of the recording before
                 folder.remove(self.name + suffix)
             for name in names:
                 folder.rename(name, self.name + name.removeprefix(self.unfinished))
@@ -175,7 +187,8 @@ class Output:
         except OSError as error:
             kept = self.shown(self.unfinished)
             return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
-        for part, suffix in ((self._side, SUFFIX), (self._samples, SAMPLES_SUFFIX)):
+        sides = ((self._side, SUFFIX), (self._samples, SAMPLES_SUFFIX), (self._processes, PROCESSES_SUFFIX))
+        for part, suffix in sides:
             if part is not None:
                 try:
                     part.publish(self.name + suffix)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..files.atomic_file import PRIVATE
+from .processes import Detail
 from .tcpdump import Rotation
 
 
@@ -30,6 +31,10 @@ class Plan:
     """Longest time for connections to close after the command."""
     sample_every_s: float = 0.1
     """Time between two samples of sockets; 0 for none."""
+    processes: Detail = "off"
+    """What is recorded of the command's threads."""
+    pid: int | None = None
+    """A process whose threads are recorded, too."""
     also: tuple[str, ...] = ()
     """Other hosts that record the same, over ssh."""
     version: str = ""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..analyzer.sidecar.names import SAMPLES_SUFFIX
-from . import command, ending, machine, savefile, tcpdump
+from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX
+from . import command, ending, machine, processes, savefile, tcpdump
 from .errors import RecordingError, UsageError
 from .output import LEAST_FREE, STDOUT, Output
 from .plan import Plan
@@ -52,9 +52,12 @@ class Recording:
         self.user = command.choose_user(plan.user)
         if plan.arguments:
             command.locate(plan.arguments[0])
+        if plan.pid is not None:
+            processes.check_pid(plan.pid, self.user)
         self._output: Output | None = None
         self._tcpdump: Tcpdump | None = None
         self._sampler: Sampler | None = None
+        self._tracer: processes.Tracer | None = None
         self._document: dict[str, Any] = {}
         self._full = False
         self._relay: Relay | None = None
@@ -74,6 +77,7 @@ class Recording:
             for remote in remotes:
                 remote.listen()
             self._begin()
+            self._trace(stack)
             self._command()
             self._end()
             for remote in remotes:
@@ -148,6 +152,20 @@ class Recording:
         except OSError as error:
             self.outcome.problems.append(f"the sidecar with the settings could not be written: {error.strerror}")
 
+    def _trace(self, stack: contextlib.ExitStack) -> None:
+        """Start recording threads if that is wanted and possible."""
+        output, plan = self._output, self.plan
+        if plan.processes == "off" or output is None or output.device or not (plan.arguments or plan.pid):
+            return
+        try:
+            self._tracer = processes.Tracer(output.processes(), plan.pid, plan.ports, plan.processes)
+        except (RecordingError, OSError) as error:
+            output.drop_processes()
+            self._tell(f"threads are not recorded, only packets: {error}")
+            return
+        stack.callback(self._tracer.stop)
+        self._document["processes"] = {"file": output.name + PROCESSES_SUFFIX, "detail": plan.processes}
+
     def _command(self) -> None:
         """Run the command, and wait for its last packets."""
         assert self._tcpdump is not None
@@ -156,6 +174,8 @@ class Recording:
             return
         # a stream and a command cannot both write to standard output
         running = command.Command(self.plan.arguments, self.user, None if self._output else 2)
+        if self._tracer and not self.plan.pid:
+            self._tracer.follow(running.pid)
         self._keep()
         started = time.time_ns()
         try:
@@ -193,6 +213,8 @@ class Recording:
             if free < LEAST_FREE:
                 self._full = True
                 self._tcpdump.stop()
+                if self._tracer:
+                    self._tracer.stop()
                 self._tell(f"the disk is almost full ({free:,} bytes free): {self.plan.output} ends here")
 
     def _wait_for_last_packets(self, interrupted: Callable[[float], bool]) -> None:
@@ -218,6 +240,8 @@ class Recording:
         gone = not self._tcpdump.alive and not self._full
         if self._sampler:
             self._sampler.stop()
+        if self._tracer and (lacking := self._tracer.stop()):
+            self.outcome.problems.append(f"the record of threads is incomplete: {lacking}")
         code = self._tcpdump.stop()
         problems, words = self.outcome.problems, self._tcpdump.words
         if self._relay:

@@ -20,16 +20,17 @@ import pytest
 from markdown_it import MarkdownIt
 from support import RECORDED, REPOSITORY, require_tool
 
-from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.detector import Detector
 from grpcdiag.analyzer.model.finding import SEVERITIES
+from grpcdiag.analyzer.sidecar.names import is_sidecar_file
 
 DOCS = REPOSITORY / "docs"
 sys.path.insert(0, str(DOCS))
 
 from generating import command_line, consoles  # noqa: E402
+from generating.examples import analyze_recorded  # noqa: E402
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *RECORDED.rglob("*.md")])
 SCHEMAS = sorted((REPOSITORY / "reports" / "schema").glob("*.json"))
@@ -191,9 +192,9 @@ def test_there_is_a_tutorial_for_each_field_case() -> None:
 def real_severities() -> dict[str, int]:
     """Each finding's gravest severity in the recorded captures of the repository."""
     gravest: dict[str, int] = {}
-    for path in sorted(RECORDED.rglob("*.pcap*")):
+    for path in sorted(path for path in RECORDED.rglob("*.pcap*") if not is_sidecar_file(path.name)):
         try:
-            findings = analyze([str(path)]).findings
+            findings = analyze_recorded(str(path)).findings
         except NoGrpcError:  # the one whose key log is needed
             continue
         for finding in findings:
@@ -206,7 +207,7 @@ def real_severities() -> dict[str, int]:
 def test_examples_are_real_where_a_recorded_capture_shows_it(detector: Detector) -> None:
     finding_id, example = detector.id, detector.about.example
     capture = REPOSITORY / "fixtures" / example
-    (finding,) = [f for f in analyze([str(capture)]).findings if f.id == finding_id]
+    (finding,) = [f for f in analyze_recorded(str(capture)).findings if f.id == finding_id]
     page = (DOCS / "findings" / f"{finding_id}.md").read_text()
     assert f"`fixtures/{example}`" in page
     if finding_id in real_severities():

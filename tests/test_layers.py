@@ -22,7 +22,8 @@ ARROWS = {
     "analyzer.summary": "_core analyzer.tables analyzer.model",
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.sidecar": "analyzer.tables analyzer.model",
+    "analyzer.processes": "_core analyzer.tables analyzer.decode",
+    "analyzer.sidecar": "analyzer.tables analyzer.model analyzer.processes",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
     "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
@@ -30,13 +31,13 @@ ARROWS = {
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
-    "analyzer.sidecar analyzer.selection analyzer.hops",
+    "analyzer.processes analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.annotate": "_core analyzer.decode",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
-    "capture": "analyzer.sidecar files",
+    "capture": "_core analyzer.sidecar files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
@@ -61,7 +62,8 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.tables analyzer.decode analyzer.sidecar analyzer.measured analyzer.two_captures "
+    "cli.support": "files analyzer.tables analyzer.decode analyzer.processes analyzer.sidecar analyzer.measured "
+    "analyzer.two_captures "
     "reports.shared "
     "reports.tables fixtures "
     "interruption analyzer.model",

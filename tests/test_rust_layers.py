@@ -46,6 +46,7 @@ ARROWS = {
         "store",
         "tls",
     },
+    "processes": {"limits"},
     "python": {
         "capture_file",
         "connection",
@@ -53,6 +54,7 @@ ARROWS = {
         "http2/frame",
         "http2/observe",
         "limits",
+        "processes",
         "run",
         "scrub",
         "store",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model.analysis import Analysis, Traffic
+from ..model.budget import of_cause
 from ..model.text import count, duration
 
 LITTLE = 0.01
@@ -23,11 +24,22 @@ def blocked_time(cause: str) -> Figure:
     """Give the RPC time of one cause."""
 
     def write(analysis: Analysis) -> str:
-        total, ns = sum(analysis.budget.values()), analysis.budget.get(cause, 0)
+        total, ns = sum(analysis.budget.values()), of_cause(analysis.budget, cause)
         if not ns:
             return f"`{cause}`: no RPC time"
         share = f"`{cause}`: {duration(ns)} of {duration(total)} of RPC time ({ns / total:.1%})"
         return f"{share}, too little to matter" if ns < LITTLE * total else f"{share}, but in another pattern"
+
+    return write
+
+
+def thread_time(*parts: str) -> Figure:
+    """Give the share of some parts in what led to the sends of recorded threads."""
+
+    def write(analysis: Analysis) -> str:
+        whole = sum(one.total_ns for one in analysis.processes)
+        ns = sum(getattr(one, f"{part}_ns") for one in analysis.processes for part in parts)
+        return f"{ns / max(whole, 1):.1%} of the {duration(whole)} in which recorded threads had to act"
 
     return write
 

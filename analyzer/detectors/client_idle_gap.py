@@ -55,13 +55,13 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _settings, _shared, _software, _turns, shared_connection
+from . import _figures, _processes, _settings, _shared, _software, _turns, shared_connection
 
 ID = "client-idle-gap"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     figure=_figures.blocked_time("client"),
-    caused_by=("shared-connection",),
+    caused_by=("cpu-quota", "processor-saturated", "lock-contention", "shared-connection"),
     whole_connections=True,
 )
 
@@ -77,6 +77,9 @@ class Limits(_turns.GapLimits, frozen=True, eq=False):
     """Critical from this share of the active time (heuristic: most of the time)."""
     request_ns: int = _turns.REQUEST_NS
     """Silence per request from which it costs time (as for `shared-connection`)."""
+    waiting_share: float = 0.5
+    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
+    the client's library (heuristic: most of it)."""
     gap_ns: int = _turns.GAP_NS
     """Mean silence from which a timer is more likely (as for `shared-connection`)."""
 
@@ -92,7 +95,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     explained = np.isin(rows, shared_connection.find_losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
     costs &= _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    if costs.any():
+    if costs.any() and (reason := _processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
+        yield Skipped(ID, reason)
+    elif costs.any():
         yield _make_finding(tables, rows[costs], limits, costs=True)
     elif held.any():
         yield _make_finding(tables, rows[held], limits, costs=False)

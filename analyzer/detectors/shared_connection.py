@@ -69,12 +69,13 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Mask, Tables
 from ..tables.durations import total_ns
-from . import _figures, _settings, _shared, _software, _turns
+from . import _figures, _processes, _settings, _shared, _software, _turns
 
 ID = "shared-connection"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     figure=_figures.calls_at_once,
+    caused_by=("cpu-quota", "processor-saturated"),
     precedence=6,
     whole_connections=True,
 )
@@ -89,6 +90,9 @@ class Limits(_turns.GapLimits, frozen=True, eq=False):
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
     request_ns: int = _turns.REQUEST_NS
     """Silence per request from which it costs time (measured, see `REQUEST_NS`)."""
+    waiting_share: float = 0.5
+    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
+    the client's library (heuristic: most of it)."""
     gap_ns: int = _turns.GAP_NS
     """Mean silence from which a timer is more likely (see `GAP_NS`)."""
 
@@ -110,7 +114,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
     costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    if (many & costly).any():
+    if (many & costly).any() and (reason := _processes.lacks_processors(tables, rows[many], limits.waiting_share)):
+        yield Skipped(ID, reason)
+    elif (many & costly).any():
         yield _make_finding(tables, rows[many & costly], limits, costs=True)
     elif (few | many).any():
         yield _make_finding(tables, rows[few | many], limits, costs=False)

@@ -67,6 +67,7 @@ ID = "synchronised-stall"
 ABOUT = About(
     example="recorded/wild/gc-server.pcap.zst",
     figure=_figures.blocked_time("server"),
+    caused_by=("cpu-quota",),
     precedence=1,
     whole_connections=True,
 )

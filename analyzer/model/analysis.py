@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from .. import _core
 from ..tables.durations import Count
 from ..tables.durations import Interval as Interval
+from .budget import SPLIT
 from .client import ClientFacts
 from .finding import Evidence, Finding, Remedy, Skipped
 from .quantiles import Quantiles as Quantiles
@@ -23,8 +24,10 @@ SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the document's structure."""
 
 Nanoseconds = Annotated[int, Meta(ge=1)]
-Budget = Annotated[Mapping[str, Nanoseconds], Meta(extra_json_schema={"propertyNames": {"enum": list(_core.CAUSES)}})]
-"""Nanoseconds by cause; causes without time are left out."""
+Budget = Annotated[
+    Mapping[str, Nanoseconds], Meta(extra_json_schema={"propertyNames": {"enum": [*_core.CAUSES, *SPLIT]}})
+]
+"""Nanoseconds by cause; causes without time are left out. With a process record `client` and `server` are split."""
 SplitBudget = Annotated[
     Mapping[str, Nanoseconds],
     Meta(extra_json_schema={"propertyNames": {"enum": [*_core.CAUSES, "network_up", "network_down"]}}),
@@ -318,6 +321,46 @@ class RecordingFacts(Struct, frozen=True):
     clock: HostClock | None = None
 
 
+class ProcessFacts(Struct, frozen=True, kw_only=True):
+    """What led to the sends of a process in the intervals in which its side had to act, by the scheduler's record."""
+
+    pid: int
+    name: str
+    side: str
+    intervals: Count
+    """Intervals whose send it made: its time in RPCs, and the idle intervals of its connections."""
+    idle_intervals: Count
+    """Of these, intervals in which the client left a connection idle, for whatever time."""
+    idle_ns: Count
+    """Time of these."""
+    running_ns: Count
+    """A thread that led to the send ran."""
+    runnable_ns: Count
+    """It was ready, and its processor ran other threads of the recorded command."""
+    other_processes_ns: Count
+    """It was ready, and its processor ran other processes."""
+    wake_up_ns: Count
+    """It was ready, and its processor was idle."""
+    throttled_ns: Count
+    """It was ready, and its cgroup had used up its quota."""
+    lock_ns: Count
+    """It waited for a lock for which several threads waited."""
+    other_rpc_ns: Count
+    """It waited for packets of another RPC."""
+    timer_ns: Count
+    """It waited for a timer."""
+    io_ns: Count
+    """It waited for another process, a device, or a connection that is not in the capture."""
+    unknown_ns: Count
+    """The record does not tell."""
+
+    @property
+    def total_ns(self) -> int:
+        """Add up all parts."""
+        names = [name for name in self.__struct_fields__ if name.endswith("_ns") and name != "idle_ns"]
+        return sum(getattr(self, name) for name in names)
+
+
 class LostPacket(Struct, frozen=True):
     """A packet that its sender's capture has and the receiver's has not."""
 
@@ -468,6 +511,8 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     skipped: tuple[Skipped, ...]
     recording: RecordingFacts | None
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
+    processes: tuple[ProcessFacts, ...] = ()
+    """What the recorded command's processes did, as the scheduler recorded it; the longest first."""
     other_requests: tuple[OtherRequest, ...] = ()
     """HTTP/2 requests that are no RPCs, by path and HTTP status, the most frequent first."""
     hops: tuple[Hop, ...] = ()

@@ -34,6 +34,8 @@ class About(Struct, frozen=True, eq=False):
     """It judges servers: of calls through a proxy it reads the legs behind the proxy, where the servers are."""
     without_rpcs: bool = False
     """It judges connections, also those of a capture without RPCs."""
+    needs_processes: bool = False
+    """It reads a process record, and says nothing without one."""
     one_direction: bool = False
     """It judges what one side sent: it needs no packet of the other side."""
 

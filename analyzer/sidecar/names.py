@@ -16,10 +16,14 @@ SUFFIX = ".grpcdiag.json"
 """Suffix of a description, after the capture's name."""
 SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
 """Suffix of the samples of sockets, after the capture's name."""
+PROCESSES_SUFFIX = ".grpcdiag-processes"
+"""Suffix of the process record, after the capture's name."""
 MOST_BYTES = 8_000_000
 """Largest description that is read; a large host has many routes and interfaces."""
 MOST_SAMPLE_BYTES = 80_000_000
 """Largest samples file that is read; recordings stop below."""
+MOST_PROCESS_BYTES = 300_000_000
+"""Largest process record that is read; recordings stop below."""
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$")
 _NUMBER = re.compile(r"\d+$")
@@ -37,9 +41,14 @@ def samples(description: str) -> str:
     return description.removesuffix(SUFFIX) + SAMPLES_SUFFIX
 
 
+def processes(description: str) -> str:
+    """Name the process record that belongs to a description."""
+    return description.removesuffix(SUFFIX) + PROCESSES_SUFFIX
+
+
 def is_sidecar_file(name: str) -> bool:
     """Check whether a file is a sidecar and not a capture."""
-    return name.endswith((SUFFIX, SAMPLES_SUFFIX))
+    return name.endswith((SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX))
 
 
 def encode_description(document: Mapping[str, Any]) -> bytes:

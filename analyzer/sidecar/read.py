@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..model.analysis import HostClock, RecordingFacts
 from ..model.finding import Finding, Remedy, Skipped
+from ..processes.record import ProcessRecord
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows
 from .names import SCHEMA
@@ -126,6 +127,8 @@ class Sidecar(Struct, frozen=True, eq=False):
     windows: Mapping[tuple[str, str], Windows]
     """By local and remote `address:port`."""
     samples: int
+    processes: ProcessRecord | None = None
+    """What the scheduler did; None when it was not recorded, or cannot be used."""
 
     def setting(self, name: str) -> str | None:
         """Look up a sysctl's value; None when it is unknown or changed meanwhile."""

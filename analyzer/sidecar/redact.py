@@ -44,7 +44,7 @@ def hidden(sidecar: Sidecar, before: Tables, after: Tables) -> Sidecar:
     capture = replace(document.capture, interface=interface)
     redacted = replace(document, host=known, capture=capture, command=None, sysctls_at_end=at_end)
     windows = {ends[pair]: found for pair, found in sidecar.windows.items() if pair in ends}
-    return replace(sidecar, file=HIDDEN_FILE, document=redacted, windows=windows)
+    return replace(sidecar, file=HIDDEN_FILE, document=redacted, windows=windows, processes=None)
 
 
 def _keep_plain(sysctls: Mapping[str, str]) -> dict[str, str]:

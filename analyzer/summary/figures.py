@@ -21,9 +21,10 @@ from ..model.analysis import (
 from ..model.budget import named, total
 from ..model.text import count
 from ..model.tls import KEY_LOGS
-from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Tables
+from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Processes, Tables
 from . import tls
 from .hops import describe_proxies
+from .processes import split_budget
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -209,11 +210,11 @@ _SENT = tuple(
 
 def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
     """Describe all methods, the one with the most RPC time first."""
-    facts = [_describe_method(method) for method in tables.methods]
+    facts = [_describe_method(method, tables.processes) for method in tables.methods]
     return tuple(sorted(facts, key=lambda m: (-sum(m.budget.values()), -m.rpcs, m.method or "")))
 
 
-def _describe_method(method: Method) -> MethodFacts:
+def _describe_method(method: Method, processes: Processes | None) -> MethodFacts:
     names = (*_core.STATUSES, "not_seen")
     span = method.last_end_ns - method.first_start_ns
     return MethodFacts(
@@ -229,7 +230,7 @@ def _describe_method(method: Method) -> MethodFacts:
         turnaround_intervals_ns=method.turnaround_intervals,
         first_start_time_ns=method.first_start_ns,
         last_end_time_ns=method.last_end_ns,
-        budget=named(method.budget),
+        budget=split_budget(named(method.budget), processes, "method", method.number),
     )
 
 
@@ -281,7 +282,7 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         server_implementation=server,
         server_implementation_inferred=server_inferred,
         peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
-        budget=named(tables.connection_budgets[row]),
+        budget=split_budget(named(tables.connection_budgets[row]), tables.processes, "connection", row),
         **{name: int(getattr(tables.connections, name)[row]) for name in _COUNTS},
     )
 

@@ -56,6 +56,7 @@ from .connections import Turns as Turns
 from .connections import Unanswered as Unanswered
 from .connections import Undelivered as Undelivered
 from .durations import MOST_NS, clip_ns
+from .processes import Processes as Processes
 from .waits import Measured as Measured
 from .waits import Waits as Waits
 from .wire import Frames as Frames
@@ -181,6 +182,8 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     """HTTP/2 streams that are not gRPC."""
     measured: Measured | None = None
     """See `Measured`; None where all windows are estimates."""
+    processes: Processes | None = None
+    """What the recorded host's scheduler did; None without a process record."""
     before: Before | None = None
     """See `Before`; None for tables of all RPCs."""
 

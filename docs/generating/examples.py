@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.analysis import of_capture
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.detector import Detector
+from grpcdiag.cli.support.sidecar import find_sidecar
 from grpcdiag.reports import terminal
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SYNTHETIC = "fixtures/synthetic/captures"
 
 
+def analyze_recorded(path: str) -> Analysis:
+    """Analyze a capture with what was recorded beside it, as the command line does."""
+    return of_capture([path], decode([path], rpc_rows=False), *find_sidecar([path]))
+
+
 def example(detector: Detector) -> list[str]:
     """Lines of Markdown. Raises ValueError when the detector's example does not show its finding."""
     file = f"fixtures/{detector.about.example}"
-    analysis = analyze([str(REPOSITORY / file)])
+    analysis = analyze_recorded(str(REPOSITORY / file))
     finding = next((f for f in analysis.findings if f.id == detector.id), None)
     if finding is None:
         raise ValueError(f"{detector.id}: {file} does not show it")

@@ -8,8 +8,10 @@ from functools import cached_property
 from string import ascii_uppercase
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts, Quantiles
+from ...analyzer.model.budget import unsplit
 from ...analyzer.model.finding import Finding
 
 STREAMING = 2
@@ -141,7 +143,13 @@ class Run(Struct, frozen=True, dict=True):
 
 def runs(documents: Sequence[Analysis]) -> tuple[Run, ...]:
     """Label captures with letters, in the order given."""
-    return tuple(Run(label(number), analysis) for number, analysis in enumerate(documents))
+    return tuple(Run(label(number), _unsplit(analysis)) for number, analysis in enumerate(documents))
+
+
+def _unsplit(analysis: Analysis) -> Analysis:
+    """Put causes together that only captures with a process record split."""
+    methods = tuple(replace(method, budget=unsplit(method.budget)) for method in analysis.methods)
+    return replace(analysis, budget=unsplit(analysis.budget), methods=methods)
 
 
 def label(number: int) -> str:

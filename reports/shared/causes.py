@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...analyzer.model.analysis import Ends
+from ...analyzer.model.budget import SIDES
 
 MEANINGS = {
     "client": "waits for the client to send; nothing blocked it",
@@ -35,6 +36,21 @@ def explain_causes(ends: Ends | None) -> Mapping[str, str]:
     if ends is None or not ends.symmetry_assumed:
         return MEANINGS
     return MEANINGS | {cause: f"{MEANINGS[cause]}; path assumed symmetric" for cause in _OF_ONE_WAY}
+
+
+_PARTS = {
+    "running": "a thread that led to the send ran",
+    "runnable": "ready, while other threads of the command ran",
+    "other_processes": "ready, while other processes ran",
+    "wake_up": "ready, while its processor woke up",
+    "throttled": "ready, but the cgroup's quota was used up",
+    "lock": "waits for a contended lock",
+    "other_rpc": "waits for packets of another RPC",
+    "timer": "waits for a timer",
+    "io": "waits for another process or a device",
+    "unknown": "not in the record of the scheduler",
+}
+MEANINGS |= {f"{side}.{part}": f"{side}: {words}" for side in SIDES for part, words in _PARTS.items()}
 
 
 def name_cause(cause: str) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ...analyzer.model.budget import SPLIT
 from ...analyzer.model.text import count
 
 CAUSE_STYLES = {
@@ -31,6 +32,7 @@ CAUSE_STYLES = {
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }
+CAUSE_STYLES |= {cause: CAUSE_STYLES[cause.partition(".")[0]] for cause in SPLIT}
 """Colours of causes in bars, visible on dark and on light; the words beside the bars carry the meaning."""
 
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "critical": "bold red"}

@@ -16,7 +16,7 @@ from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
 from ...analyzer.decode.runner import Origin
 from ...analyzer.hops.look import find_legs
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
-from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.budget import CAUSES, of_cause
 from ...analyzer.summary import figures
 from ...analyzer.tables import (
     BEGUN_BEFORE,
@@ -310,7 +310,7 @@ def methods(analysis: Analysis) -> pl.DataFrame:
         }
     )
     sums = pl.DataFrame(
-        {cause: pl.Series([int(m.budget.get(cause, 0)) for m in facts_of], dtype=pl.Int64) for cause in CAUSES}
+        {cause: pl.Series([of_cause(m.budget, cause) for m in facts_of], dtype=pl.Int64) for cause in CAUSES}
     )
     return frame.with_columns(sums.select(pl.struct(CAUSES).alias("budget")).to_series())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,7 +12,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import Analysis, HostClock, Narrowed, RecordingFacts
+from ...analyzer.model.analysis import Analysis, HostClock, Narrowed, ProcessFacts, RecordingFacts
+from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
 from ..shared import client, hops, other_requests, two_captures
@@ -75,6 +76,8 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
         parts += [Text(), _show_budget(large, explain_causes(analysis.ends), width, sum(budget.values()))]
     else:
         parts += tls.parts(analysis, most=1, ways=False)
+    if analysis.processes:
+        parts += [Text(), *_show_processes(analysis.processes)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     parts += list_brief_findings(analysis, width, findings, others)
@@ -116,6 +119,8 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
         if analysis.totals.rpcs
         else tls.parts(analysis)
     )
+    if analysis.processes:
+        parts += [Text(), *_show_processes(analysis.processes)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -181,6 +186,17 @@ def _describe_clock(clock: HostClock) -> str:
     if clock.max_error_ns is None:
         return f"; its clock was not synchronised ({by})"
     return f"; its clock was synchronised, wrong by at most {duration(clock.max_error_ns)} ({by})"
+
+
+def _show_processes(processes: Sequence[ProcessFacts]) -> Iterator[RenderableType]:
+    """Say for each process what led to its sends, the largest parts first."""
+    yield Text("threads: what led to the sends, as the scheduler recorded it", style="bold")
+    for one in processes:
+        whole = max(one.total_ns, 1)
+        parts = sorted(((getattr(one, f"{part}_ns"), part) for part in PARTS), reverse=True)
+        said = ", ".join(f"{part.replace('_', ' ')} {ns / whole:.0%}" for ns, part in parts if ns >= 0.005 * whole)
+        line = f"  {one.side} {one.name} ({one.pid}): {count(one.intervals, 'interval')}, {duration(whole)}: {said}"
+        yield Text(safe(line))
 
 
 def _show_selection(narrowed: Narrowed) -> Text:

@@ -350,3 +350,22 @@ pub const FAILURES: usize = 100_000;
 pub const STREAMS_PER_WAIT: usize = 256;
 /// Places of open streams searched for them: a wait costs a microsecond, however many streams are open.
 pub const STREAMS_SEARCHED_PER_WAIT: usize = 4_096;
+
+// --- Process records ---
+
+/// Lines read of the description of a trace event: the largest have some thirty fields.
+pub const TRACE_FORMAT_LINES: usize = 256;
+/// Bytes of a trace event: one never spans pages, which are 4 KiB, or 64 KiB on some machines.
+pub const TRACE_EVENT_BYTES: usize = 65_536;
+/// Bytes of pages in one compressed block of a process record; the recorder drains 8 MiB per processor at a time.
+pub const TRACE_BLOCK: usize = 64 << 20;
+/// Events of a process record that are kept, 32 bytes each: a minute of a busy benchmark.
+pub const TRACE_EVENTS: usize = 16_000_000;
+/// Sockets of a process record that are told apart.
+pub const TRACE_SOCKETS: usize = 65_536;
+/// Threads of a process record that are told apart.
+pub const TRACE_THREADS: usize = 65_536;
+/// Wake-ups followed back from one send: each goes back in time, and few chains have more than ten.
+pub const TRACE_WAKE_UPS: usize = 256;
+/// Intervals in which a host had to act that are kept for a process record, 40 bytes each; further ones are counted.
+pub const ACTS: usize = 2_000_000;

@@ -13,6 +13,7 @@ use crate::http2::frame::header::FrameType;
 use crate::http2::frame::ping::PURPOSES;
 use crate::http2::observe::implementation;
 use crate::limits;
+use crate::processes::path::PARTS;
 use crate::run::pipeline::Pipeline;
 use crate::store::budget::CAUSES;
 use crate::store::context::Options;
@@ -22,11 +23,13 @@ use crate::tls::KeyLog;
 
 mod annotating;
 mod errors;
+mod processes;
 mod results;
 mod scrubbing;
 
 use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
+use processes::{ProcessRecord, TracePages};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
 
@@ -35,11 +38,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Scrubbing>()?;
     module.add_class::<Annotating>()?;
+    module.add_class::<TracePages>()?;
+    module.add_class::<ProcessRecord>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
     module.add("SpillError", module.py().get_type::<SpillError>())?;
     module.add("CAUSES", CAUSES.to_vec())?;
+    module.add("PATH_PARTS", PARTS.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
     module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;
@@ -72,7 +78,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -80,6 +86,7 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
+        acts: bool,
         errors: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
@@ -113,6 +120,7 @@ impl Run {
             packets,
             unlisted_packets,
             rpc_rows,
+            acts,
             errors,
             file_times,
             as_scrubbed,

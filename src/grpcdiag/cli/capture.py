@@ -37,6 +37,14 @@ SNAPLEN_COSTS = (
 )
 
 
+class Processes(StrEnum):
+    """What to record of COMMAND's threads."""
+
+    on = "on"
+    full = "full"
+    off = "off"
+
+
 class Then(StrEnum):
     """What to do with the capture at the end."""
 
@@ -94,6 +102,13 @@ def command(
     samples: Annotated[
         int, typer.Option("--samples", metavar="MS", min=0, help="Time between two samples of sockets; 0 for none.")
     ] = 100,
+    processes: Annotated[
+        Processes,
+        typer.Option("--processes", help="Record when COMMAND's threads ran (needs root); full: waits for locks, too."),
+    ] = Processes.on,
+    pid: Annotated[
+        int | None, typer.Option("--pid", metavar="PID", min=1, help="Record this process's threads, too.")
+    ] = None,
     linger: Annotated[
         float,
         typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
@@ -137,6 +152,8 @@ def command(
             mode=mode,
             patience_s=linger,
             sample_every_s=samples / 1000,
+            processes=processes.value,
+            pid=pid,
             also=tuple(also or ()),
             version=_core.__version__,
         )

@@ -13,7 +13,7 @@ use crate::tcp::send_queue::BlockedInterval;
 use super::call::Call;
 use super::message::Event;
 use super::protocol::Kind;
-use super::rows::{count_message, push_delay, touch_gap};
+use super::rows::{count_message, note_act, note_idle, push_delay, touch_gap};
 use super::state::{Grpc, Http2};
 use super::tail::begins_end;
 
@@ -44,7 +44,8 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
         went_behind(call, from, at, reading.cx);
     }
-    call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
+    let own = call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
+    note_act(from.connection, call, from.is_client, at, own, reading.cx);
     if !call.has_messages_alone && !reads_messages(call, from) {
         if call.kind.is_rpc() {
             call.tail_cut |= h2.sides[side].gap_touches(call.directions[side].gaps, call.first.packet);
@@ -71,6 +72,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         call.answers_before(h2.client);
     }
     h2.application.turns.update(call, h2.client, from.is_client, at, reading.transport.near_rtt[h2.client]);
+    note_idle(from.connection, call, &mut h2.application.turns, at, reading.cx);
     if gap {
         touch_gap(slot, &mut h2.streams, reading.cx);
     }

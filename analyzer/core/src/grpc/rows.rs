@@ -6,13 +6,14 @@ use crate::http2::connection::streams::{NONE, Streams};
 use crate::limits;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::store::tables::{ActRow, DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::call::Call;
 use super::headers::Summary;
 use super::message::Message;
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending};
+use super::turns::{PAUSE, Turns};
 
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
@@ -48,6 +49,44 @@ fn push_failure(call: &Call, cx: &mut Context) {
             silence_to_packet,
         });
         cx.failure_budgets.push(call.budget);
+    }
+}
+
+/// Notes an interval up to `at` in which a side had to act on an RPC.
+#[inline]
+pub(super) fn note_act(connection: u32, call: &Call, is_client: bool, at: At, own_ns: u64, cx: &mut Context) {
+    if own_ns > 0 && cx.options.acts && call.kind.is_rpc() {
+        let (time, end) = (at.ready_time, i64::try_from(own_ns).unwrap_or(i64::MAX));
+        push_act(
+            ActRow {
+                connection,
+                stream: call.id,
+                direction: u8::from(!is_client),
+                idle: 0,
+                method: call.method,
+                start_time_ns: time.saturating_sub(end),
+                duration_ns: end,
+                packet: at.packet,
+            },
+            cx,
+        );
+    }
+}
+
+/// Notes the idle interval or pause of the client that its bytes at `at` ended, if they did.
+#[inline]
+pub(super) fn note_idle(connection: u32, call: &Call, turns: &mut Turns, at: At, cx: &mut Context) {
+    if let Some((start_time_ns, duration_ns)) = turns.take_idle().filter(|_| cx.options.acts) {
+        let (stream, method, packet) = (call.id, call.method, at.packet);
+        let idle = 1 + u8::from(duration_ns >= PAUSE);
+        push_act(ActRow { connection, stream, direction: 0, idle, method, start_time_ns, duration_ns, packet }, cx);
+    }
+}
+
+#[cold]
+fn push_act(row: ActRow, cx: &mut Context) {
+    if cx.acts.len() < limits::ACTS {
+        cx.acts.push(row);
     }
 }
 

@@ -19,7 +19,9 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{Closed, OPEN_FOR, begin_rpc, note_context, push_open, request_ends, settle, write_rpc};
+use super::rows::{
+    Closed, OPEN_FOR, begin_rpc, note_act, note_context, note_idle, push_open, request_ends, settle, write_rpc,
+};
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
@@ -69,7 +71,8 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     let &HeaderBlock { side, stream: id, summary, last, .. } = block;
     if id <= h2.highest_stream() {
         if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
-            call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
+            let own = call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
+            note_act(h2.connection, call, true, last, own, reading.cx);
         }
         return; // trailers of the client, or a stream that is over
     }
@@ -109,9 +112,11 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     if begin_rpc(&mut h2.application, h2.connection, call, example, reading.cx) {
         note_context(summary, reading.cx);
     }
-    call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
+    let own = call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
+    note_act(h2.connection, call, true, last, own, reading.cx);
     call.directions[side].headers = (last.time, last.packet);
     h2.application.turns.update(call, side, true, first, reading.transport.near_rtt[side]);
+    note_idle(h2.connection, call, &mut h2.application.turns, first, reading.cx);
     let allowed = h2.sides[1 - side].announced.max_concurrent_streams;
     h2.application.turns.opened(h2.application.open_rpcs, allowed, first, reading.transport.near_rtt[side]);
     if let Some(agent) = summary.agent {
@@ -134,7 +139,8 @@ fn response_headers(
         h2.application.server_agent.get_or_insert(server);
     }
     if let Some(call) = h2.streams.state_mut(slot) {
-        call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
+        let own = call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
+        note_act(h2.connection, call, false, at, own, reading.cx);
         if summary.http_status.is_some_and(|status| (100..200).contains(&status)) {
             return; // an interim response (RFC 9113 section 8.1): the answer is still to come
         }
@@ -211,7 +217,8 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
         }
         return;
     };
-    call.charge_activity(side, is_client, &at, reading.transport, h2.application.gap_time);
+    let own = call.charge_activity(side, is_client, &at, reading.transport, h2.application.gap_time);
+    note_act(h2.connection, call, is_client, at, own, reading.cx);
     call.directions[side].ended = true;
     if call.kind == Kind::ConnectUnary {
         end_unframed(h2, side, slot, at, reading);
@@ -261,7 +268,7 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         } else if side == client {
             call.charge_unfinished(at.time, 1 - client, reading.transport);
         }
-        call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
+        _ = call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
         let ending = if let Some(ending) = h2.application.tails.of_body(call) {
             ending
@@ -289,7 +296,8 @@ fn charge_used_up(h2: &mut Http2, id: u32, at: At, reading: &mut Reading<'_>) {
     let (client, transport) = (h2.client, reading.transport);
     let Some(blocked) = find_used_up(h2, id) else { return };
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-    let read = [0, 1].into_iter().all(|side| h2.sides[side].is_read_whole(call.directions[side].gaps, call.first.packet));
+    let read =
+        [0, 1].into_iter().all(|side| h2.sides[side].is_read_whole(call.directions[side].gaps, call.first.packet));
     let lost = lost_since(call, client, transport).is_some() || transport.in_vain().is_some();
     if !read || lost || transport.unheard.contains(&true) || call.finished || !call.is_inside(blocked.0) {
         return;

@@ -7,7 +7,7 @@ use super::call::Call;
 
 /// From this length on an idle interval of the client is its application's own pause; the table's
 /// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
-const PAUSE: i64 = 10_000_000;
+pub(super) const PAUSE: i64 = 10_000_000;
 /// Classes of lengths below [`PAUSE`]: the binary logarithm of microseconds.
 const CLASSES: usize = 14;
 /// A stream that opens within this time of another one's end takes its place: 2 ms, the longest reaction a host is
@@ -48,6 +48,8 @@ pub struct Turns {
     waiting_since: i64,
     /// When the last answer was there, and its packet.
     idle_since: Option<(i64, u32)>,
+    /// Begin and length of the client's last idle interval or pause, until it is taken.
+    idle: Option<(i64, i64)>,
     /// The client sent the last message that began.
     client_began: bool,
     classes: Option<Box<[Class; CLASSES]>>,
@@ -61,6 +63,7 @@ impl Default for Turns {
             waiting: 0,
             waiting_since: 0,
             idle_since: None,
+            idle: None,
             client_began: false,
             classes: None,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
@@ -110,6 +113,7 @@ impl Turns {
         if !by_client || duration <= 0 {
             return;
         }
+        self.idle = Some((start, duration));
         if duration >= PAUSE {
             self.row.pauses += 1;
             self.row.pause_ns = self.row.pause_ns.saturating_add(duration);
@@ -122,6 +126,12 @@ impl Turns {
             let (count, total) = (kept.count + 1, kept.total.saturating_add(duration));
             *kept = Class { count, total, start, duration, before, after: at.packet };
         }
+    }
+
+    /// Takes begin and length of the client's last idle interval or pause, if it was not taken.
+    #[inline]
+    pub fn take_idle(&mut self) -> Option<(i64, i64)> {
+        self.idle.take()
     }
 
     /// RPCs that wait for an answer.

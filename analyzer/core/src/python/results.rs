@@ -83,6 +83,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("queues", cx.queues.take_columns()),
         ("failures", cx.failures.take_columns()),
         ("connection_methods", cx.connection_methods.take_columns()),
+        ("acts", cx.acts.take_columns()),
         ("frames", cx.frames.take_columns()),
         ("messages", cx.messages.take_columns()),
         ("packets", cx.packets.take_columns()),

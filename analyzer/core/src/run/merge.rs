@@ -48,6 +48,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.record_waits.append(&mut other.record_waits);
     cx.records.append(&mut other.records);
     cx.idles.append(&mut other.idles);
+    cx.acts.append(&mut other.acts);
     cx.stalls.append(&mut other.stalls);
     cx.unanswered.append(&mut other.unanswered);
     cx.undelivered.append(&mut other.undelivered);

@@ -37,6 +37,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(other_requests, limits::OTHER_REQUESTS, first_packet);
     arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
+    arrange!(acts, limits::ACTS, packet);
     arrange!(idles, usize::MAX, connection);
     arrange!(connection_methods, usize::MAX, connection);
     arrange_failures(cx);

@@ -72,6 +72,12 @@ impl Budget {
         }
     }
 
+    /// The time of a cause.
+    #[inline]
+    pub fn get(&self, cause: Cause) -> u64 {
+        self.0.get(cause as usize).copied().unwrap_or(0)
+    }
+
     /// Adds every cause of `other`. Wraps after 584 years, which only a capture with absurd times holds; saturating
     /// would break the sum instead, and cost more than the addition.
     #[inline]

@@ -11,8 +11,9 @@ use super::methods::MethodStats;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, OtherRequests,
-    Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
+    Acts, Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
+    OtherRequests, Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits,
+    take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -28,6 +29,8 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
+    /// Keep one row per interval in which a side had to act.
+    pub acts: bool,
     /// Keep the texts of `grpc-message`.
     pub errors: bool,
     /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
@@ -45,7 +48,7 @@ pub struct Options {
 impl Options {
     /// Whether a table is wanted whose rows come in the order of the capture.
     pub fn has_row_tables(&self) -> bool {
-        self.frames || self.messages || self.packets || self.rpc_rows
+        self.frames || self.messages || self.packets || self.rpc_rows || self.acts
     }
 
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
@@ -100,6 +103,8 @@ pub struct Context {
     pub frames: Frames,
     /// Packets so far, when wanted.
     pub packets: Packets,
+    /// Intervals in which a side had to act, when wanted.
+    pub acts: Acts,
     /// Waits so far.
     pub waits: Waits,
     /// Waits inside records of TLS that was not decrypted.
@@ -181,6 +186,7 @@ impl Context {
         turn(&self.packets.connection, &mut self.packets.direction);
         turn(&self.frames.connection, &mut self.frames.direction);
         turn(&self.messages.connection, &mut self.messages.direction);
+        turn(&self.acts.connection, &mut self.acts.direction);
         turn(&self.queues.connection, &mut self.queues.direction);
         turn(&self.stalls.connection, &mut self.stalls.direction);
     }

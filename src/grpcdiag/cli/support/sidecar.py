@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...analyzer.sidecar.names import MOST_BYTES, MOST_SAMPLE_BYTES, descriptions, samples
+from ...analyzer.sidecar.names import (
+    MOST_BYTES,
+    MOST_PROCESS_BYTES,
+    MOST_SAMPLE_BYTES,
+    descriptions,
+    processes,
+    samples,
+)
 
 if TYPE_CHECKING:
     from ...analyzer.sidecar.read import Sidecar
@@ -21,11 +28,29 @@ def find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]
 
     path = found.pop()
     try:
-        return read.read(str(path), _read_bytes(path, MOST_BYTES), _read_lines(path.with_name(samples(path.name)))), ()
+        lines = _read_lines(path.with_name(samples(path.name)))
+        sidecar = read.read(str(path), _read_bytes(path, MOST_BYTES), lines)
+        return _add_processes(sidecar, path.with_name(processes(path.name)))
     except OSError as error:
         return None, (f"{path} is not used: {error.strerror}",)
     except read.Mismatch as mismatch:
         return None, (f"{path} is not used: {mismatch}",)
+
+
+def _add_processes(sidecar: Sidecar, path: Path) -> tuple[Sidecar, tuple[str, ...]]:
+    """Add the process record, if there is one that can be used."""
+    from msgspec.structs import replace
+
+    from ...analyzer.processes.record import RecordError, read_record
+
+    if not path.is_file():
+        return sidecar, ()
+    try:
+        return replace(sidecar, processes=read_record(_read_bytes(path, MOST_PROCESS_BYTES))), ()
+    except OSError as error:
+        return sidecar, (f"{path} is not used: {error.strerror}",)
+    except RecordError as error:
+        return sidecar, (f"{path} is not used: {error}",)
 
 
 def _find_description(file: str) -> Path | None:

@@ -104,6 +104,14 @@ table!(
 );
 
 table!(
+    /// One row per interval in which a side had to act; bounded by `limits::ACTS`.
+    Acts, ActRow {
+        connection: u32, stream: u32, direction: u8, idle: u8, method: u32, start_time_ns: i64, duration_ns: i64,
+        packet: u32,
+    }
+);
+
+table!(
     /// One row per silence of a side for which its peer waited; bounded by `limits::STALLS`.
     Stalls, StallRow {
         connection: u32, direction: u8, start_time_ns: i64, duration_ns: i64, stopped_at_packet: u32,

@@ -1,0 +1,226 @@
+//! Which way led to a send: back from the thread that sent, over the wake-ups that let it run.
+//!
+//! The sending thread's own states do not tell cases apart: most of the time it sleeps. What the threads did that woke it does.
+
+use super::record::{Record, Thread, Waker};
+use super::threads::{Ready, Segment, Sent, State, Threads};
+use crate::limits;
+
+/// What the way consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Part {
+    /// A thread of the way ran.
+    Running = 0,
+    /// It was ready, and its processor ran threads of the same command.
+    Runnable = 1,
+    /// It was ready, and its processor ran other processes.
+    OtherProcesses = 2,
+    /// It was ready, and its processor was idle: it took this long to wake up.
+    WakeUp = 3,
+    /// It was ready, and its cgroup had used up its quota.
+    Throttled = 4,
+    /// It waited for a lock, as several other threads did.
+    Lock = 5,
+    /// It waited for packets of another RPC.
+    OtherRpc = 6,
+    /// It waited for a timer.
+    Timer = 7,
+    /// It waited for another process, a device, or a connection that is not in the capture.
+    Io = 8,
+    /// The record does not tell.
+    Unknown = 9,
+}
+
+/// Names in the order of [`Part`].
+pub const PARTS: [&str; 10] =
+    ["running", "runnable", "other_processes", "wake_up", "throttled", "lock", "other_rpc", "timer", "io", "unknown"];
+
+/// A call that sends ends this long after its packet at most: 10 ms, in which its thread may lose its processor.
+const CALL: i64 = 10_000_000;
+/// A packet that came this long before a deferred wake-up at most caused it: 200 µs, the longest that the way
+/// from the capture point to the thread takes on an idle host.
+const ARRIVAL: i64 = 200_000;
+/// Threads that wait for a lock at once, from which it is contended: a condition variable of a library has one waiter.
+const LOCK_WAITERS: i32 = 3;
+/// Segments of the thread that left a lock in which it must have waited for it itself: who hands work to idle workers
+/// never waits among them.
+const LOCK_SEGMENTS: usize = 96;
+
+/// Nanoseconds by [`Part`].
+pub type Parts = [i64; PARTS.len()];
+
+/// What is known beside the threads.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// When packets of the captured connections came, ascending.
+    pub arrivals: Vec<i64>,
+    /// When the command's cgroup was throttled, ascending.
+    pub throttled: Vec<(i64, i64)>,
+}
+
+/// Walks back from a thread that sent at `end` to `start`.
+pub struct Walk<'a> {
+    /// The threads.
+    pub threads: &'a Threads,
+    /// Which threads are the command's.
+    pub record: &'a Record,
+    /// What else is known.
+    pub surroundings: &'a Surroundings,
+}
+
+impl Walk<'_> {
+    /// Divides an interval that a send ended, as its packet shows: the packet left within the call. Without a send in the
+    /// interval, or shortly after it, the thread is not known (0).
+    pub fn explain(&self, sent: Option<Sent>, start: i64, end: i64) -> (Thread, Parts) {
+        let fits = |sent: &Sent| sent.time >= start && sent.time.saturating_sub(end) <= CALL;
+        let mut parts = Parts::default();
+        let Some(sent) = sent.filter(fits) else {
+            add(&mut parts, Part::Unknown, end.saturating_sub(start));
+            return (0, parts);
+        };
+        let until = end.min(sent.time);
+        parts = self.divide(sent.by, start, until);
+        add(&mut parts, Part::Io, end.saturating_sub(until)); // the kernel sent it later than the thread
+        (sent.by, parts)
+    }
+
+    /// Divides the time from `start` until `sender` sent at `end`. The parts add up to it.
+    pub fn divide(&self, sender: Thread, start: i64, end: i64) -> Parts {
+        let mut parts = Parts::default();
+        let (mut thread, mut now, mut end) = (sender, end, Part::Unknown);
+        for _ in 0..limits::TRACE_WAKE_UPS {
+            let Some((place, segments)) = self.find(thread, now).filter(|_| now > start) else { break };
+            let Some(segment) = segments.get(place) else { break };
+            let from = segment.time.max(start);
+            match segment.state {
+                State::Running(_) => add(&mut parts, Part::Running, now - from),
+                State::Ready(_) => self.divide_ready(&mut parts, segments.get(place + 1), from, now),
+                State::Blocked(_) => break,
+            }
+            now = from;
+            match segment.state {
+                State::Ready(Ready::Woken(Waker::Hardware)) if now > start => {
+                    end = Part::Timer;
+                    break;
+                }
+                State::Ready(Ready::Woken(Waker::Deferred)) if now > start => {
+                    end = self.explain_deferred(now);
+                    break;
+                }
+                State::Ready(Ready::Woken(Waker::Thread(by))) if now > start => {
+                    if let Some(since) = self.find_lock(segments, place, by) {
+                        add(&mut parts, Part::Lock, now - since.max(start));
+                        now = since.max(start);
+                    } else if self.record.tasks.contains_key(&by) {
+                        thread = by;
+                    } else {
+                        end = Part::Io;
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.divide_rest(&mut parts, end, sender, start, now);
+        parts
+    }
+
+    /// Divides the time before a way's end. The sender may have waited for a lock then; or else what could have led to the
+    /// send sooner did not run while the cgroup was throttled.
+    fn divide_rest(&self, parts: &mut Parts, part: Part, sender: Thread, start: i64, end: i64) {
+        let locked = self.overlap_locked(sender, start, end);
+        let stops = locked == 0 && matches!(part, Part::Timer | Part::Unknown);
+        let throttled = if stops { self.overlap_throttled(start, end) } else { 0 };
+        add(parts, Part::Lock, locked);
+        add(parts, Part::Throttled, throttled);
+        add(parts, part, end - start - locked - throttled);
+    }
+
+    /// How long a thread waited for contended locks.
+    fn overlap_locked(&self, thread: Thread, start: i64, end: i64) -> i64 {
+        let Some((last, segments)) = self.find(thread, end) else { return 0 };
+        let mut locked = 0;
+        for place in (0..=last.saturating_add(1)).rev().take(limits::TRACE_WAKE_UPS) {
+            let Some(&Segment { time, state }) = segments.get(place) else { continue };
+            if time <= start {
+                break;
+            }
+            if let State::Ready(Ready::Woken(Waker::Thread(by))) = state
+                && let Some(since) = self.find_lock(segments, place, by)
+            {
+                locked += (time.min(end) - since.max(start)).max(0);
+            }
+        }
+        locked
+    }
+
+    /// The segment of a thread right before `time`.
+    fn find(&self, thread: Thread, time: i64) -> Option<(usize, &[Segment])> {
+        let segments = self.threads.segments.get(&thread)?;
+        let place = segments.partition_point(|segment| segment.time < time).checked_sub(1)?;
+        Some((place, segments))
+    }
+
+    /// Divides the time in which a thread was ready by what the processor did that ran it next.
+    fn divide_ready(&self, parts: &mut Parts, next: Option<&Segment>, from: i64, to: i64) {
+        let Some(&Segment { state: State::Running(cpu), .. }) = next else {
+            return add(parts, Part::WakeUp, to - from);
+        };
+        let ran = self.threads.processors.get(&cpu).map_or(&[][..], Vec::as_slice);
+        let first = ran.partition_point(|(time, _)| *time <= from).saturating_sub(1);
+        let mut at = from;
+        for (place, &(_, thread)) in ran.iter().enumerate().skip(first).take(limits::TRACE_WAKE_UPS) {
+            let until = ran.get(place + 1).map_or(to, |(time, _)| (*time).min(to));
+            if until > at {
+                let is_own = self.record.tasks.contains_key(&thread);
+                let throttled = if is_own { 0 } else { self.overlap_throttled(at, until) };
+                add(parts, Part::Throttled, throttled);
+                let part = match thread {
+                    0 => Part::WakeUp,
+                    _ if is_own => Part::Runnable,
+                    _ => Part::OtherProcesses,
+                };
+                add(parts, part, until - at - throttled);
+                at = until;
+            }
+            if at >= to {
+                return;
+            }
+        }
+        add(parts, Part::Unknown, to - at);
+    }
+
+    fn overlap_throttled(&self, from: i64, to: i64) -> i64 {
+        let throttled = &self.surroundings.throttled;
+        let first = throttled.partition_point(|(_, end)| *end <= from);
+        let near = throttled.iter().skip(first).take_while(|(start, _)| *start < to).take(limits::TRACE_WAKE_UPS);
+        near.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum::<i64>().clamp(0, (to - from).max(0))
+    }
+
+    /// What a thread waited for that the deferred part of an interrupt woke at `time`.
+    fn explain_deferred(&self, time: i64) -> Part {
+        let arrivals = &self.surroundings.arrivals;
+        let place = arrivals.partition_point(|arrival| *arrival <= time);
+        let last = place.checked_sub(1).and_then(|place| arrivals.get(place));
+        if last.is_some_and(|arrival| time - arrival <= ARRIVAL) { Part::OtherRpc } else { Part::Io }
+    }
+
+    /// Since when the thread has waited for a contended lock that `by` left; `segments[place]` is the wake-up.
+    fn find_lock(&self, segments: &[Segment], place: usize, by: Thread) -> Option<i64> {
+        let &Segment { time, state: State::Blocked(word) } = segments.get(place.checked_sub(1)?)? else { return None };
+        let woken = segments.get(place)?.time;
+        if word == 0 || self.threads.waiting(word, woken) < LOCK_WAITERS {
+            return None;
+        }
+        let (last, others) = self.find(by, woken)?;
+        let recent = others.get(last.saturating_sub(LOCK_SEGMENTS)..last)?;
+        recent.iter().any(|segment| segment.state == State::Blocked(word)).then_some(time)
+    }
+}
+
+fn add(parts: &mut Parts, part: Part, ns: i64) {
+    if let Some(sum) = parts.get_mut(part as usize) {
+        *sum = sum.saturating_add(ns.max(0));
+    }
+}

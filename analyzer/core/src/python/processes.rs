@@ -1,0 +1,136 @@
+//! Process records: redacting pages while they are recorded, and joining them with packets.
+
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyByteArrayMethods, PyBytes};
+use std::sync::{Mutex, PoisonError};
+
+use crate::processes::format::Format;
+use crate::processes::path::{PARTS, Surroundings, Walk};
+use crate::processes::record::{Record, Task, Thread};
+use crate::processes::redact::Redactor;
+use crate::processes::threads::Threads;
+
+/// Redacts and compresses trace pages; see `processes::redact`.
+#[pyclass(module = "grpcdiag.analyzer._core")]
+pub(super) struct TracePages {
+    inner: Mutex<Redactor>,
+}
+
+#[pymethods]
+impl TracePages {
+    /// `formats` are the texts of the events' `format` files.
+    #[new]
+    fn new(formats: Vec<String>, key: [u8; 32]) -> Self {
+        let formats = formats.iter().filter_map(|text| Format::parse(text)).collect();
+        Self { inner: Mutex::new(Redactor::new(formats, key)) }
+    }
+
+    /// Makes one compressed block of pages, each behind its length.
+    fn compress<'py>(&self, py: Python<'py>, pages: Vec<Bound<'py, PyByteArray>>) -> Bound<'py, PyBytes> {
+        let mut pages: Vec<Vec<u8>> = pages.iter().map(PyByteArrayMethods::to_vec).collect();
+        let block = py.detach(|| {
+            let mut redactor = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut block = Vec::new();
+            for page in &mut pages {
+                let page = redactor.redact(page);
+                block.extend_from_slice(&(page.len() as u32).to_le_bytes());
+                block.extend_from_slice(page);
+            }
+            ruzstd::encoding::compress_to_vec(block.as_slice(), ruzstd::encoding::CompressionLevel::Fastest)
+        });
+        PyBytes::new(py, &block)
+    }
+}
+
+/// What the scheduler did; see `processes`.
+#[pyclass(module = "grpcdiag.analyzer._core")]
+pub(super) struct ProcessRecord {
+    inner: Mutex<(Record, Threads)>,
+}
+
+type Column<'py, T> = Bound<'py, PyArray1<T>>;
+
+#[pymethods]
+impl ProcessRecord {
+    /// `blocks` are those of `TracePages` with their processors; `tasks` the threads with process and name that were
+    /// recorded from the beginning.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        formats: Vec<String>,
+        tasks: Vec<(Thread, Thread, String)>,
+        blocks: Vec<(u16, Vec<u8>)>,
+    ) -> Self {
+        let inner = py.detach(|| {
+            let tasks = tasks.into_iter().map(|(thread, process, name)| (thread, Task { process, name }));
+            let mut record = Record::new(&formats, tasks.collect());
+            record.damaged_blocks = blocks.iter().map(|(cpu, block)| u64::from(!record.read_block(*cpu, block))).sum();
+            record.finish();
+            let threads = Threads::new(&record);
+            (record, threads)
+        });
+        Self { inner: Mutex::new(inner) }
+    }
+
+    /// Losses, events left out, damaged blocks, events.
+    fn counts(&self) -> (u64, u64, u64, usize) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        (inner.0.losses, inner.0.left_out, inner.0.damaged_blocks, inner.0.events.len())
+    }
+
+    /// When each socket was established, its own address and port, its peer's, and the bytes sent on it.
+    #[expect(clippy::type_complexity, reason = "a row")]
+    fn sockets(&self) -> Vec<(i64, Vec<u8>, u16, Vec<u8>, u16, u64)> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let (record, threads) = &*inner;
+        let sent = |place: usize| threads.sends.get(place).and_then(|sends| sends.last()).map_or(0, |sent| sent.end);
+        let row = |(place, socket): (usize, &crate::processes::record::Socket)| {
+            let ([own, peer], [port, peer_port]) = (socket.addresses.clone(), socket.ports);
+            (socket.time, own, port, peer, peer_port, sent(place))
+        };
+        record.sockets.iter().enumerate().map(row).collect()
+    }
+
+    /// Threads with their process and name.
+    fn tasks(&self) -> Vec<(Thread, Thread, String)> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.0.tasks.iter().map(|(&thread, task)| (thread, task.process, task.name.clone())).collect()
+    }
+
+    /// The thread that ended each interval by sending the byte at `offset` of `socket`, 0 when it is not known, and
+    /// nanoseconds by part. `arrivals` and `throttled` are ascending; all times are the trace's.
+    #[expect(clippy::too_many_arguments, reason = "columns of a table")]
+    fn divide<'py>(
+        &self,
+        py: Python<'py>,
+        starts: PyReadonlyArray1<'py, i64>,
+        ends: PyReadonlyArray1<'py, i64>,
+        sockets: PyReadonlyArray1<'py, i64>,
+        offsets: PyReadonlyArray1<'py, u64>,
+        arrivals: PyReadonlyArray1<'py, i64>,
+        throttled: Vec<(i64, i64)>,
+    ) -> PyResult<(Column<'py, i32>, Bound<'py, PyArray2<i64>>)> {
+        let (starts, ends) = (starts.as_slice()?, ends.as_slice()?);
+        let (sockets, offsets) = (sockets.as_slice()?, offsets.as_slice()?);
+        let surroundings = Surroundings { arrivals: arrivals.as_slice()?.to_vec(), throttled };
+        if [ends.len(), sockets.len(), offsets.len()] != [starts.len(); 3] {
+            return Err(PyValueError::new_err("columns differ in length"));
+        }
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let (record, threads) = &*inner;
+        let walk = Walk { threads, record, surroundings: &surroundings };
+        let mut senders = vec![0; starts.len()];
+        let mut cells = Vec::with_capacity(starts.len() * PARTS.len());
+        let intervals = starts.iter().zip(ends).zip(sockets.iter().zip(offsets));
+        for (sender, ((&start, &end), (&socket, &offset))) in senders.iter_mut().zip(intervals) {
+            let sent = usize::try_from(socket).ok().and_then(|socket| threads.sender(socket, offset));
+            let (by, parts) = walk.explain(sent, start, end);
+            *sender = by;
+            cells.extend_from_slice(&parts);
+        }
+        let cells = cells.into_pyarray(py).reshape([starts.len(), PARTS.len()])?;
+        Ok((senders.into_pyarray(py), cells))
+    }
+}

@@ -1,0 +1,105 @@
+"""A cgroup's CPU quota stopped the threads that had to send.
+
+What it finds
+-------------
+A container or service with a CPU limit (`cpu.max`, `limits.cpu` of Kubernetes) that uses it up. The kernel then stops
+all its threads until the next period, by default up to 100 ms. Packets show pauses, as of garbage collection.
+
+How it is decided
+-----------------
+`grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup and of those
+above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor ran no thread
+of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host had to act,
+and 10 % of their time throttled.
+
+It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+
+When it cannot tell
+-------------------
+Captures without a process record, or with one that is cut or lacks events. The moments of throttling are known to
+20 ms. The cgroup is that of COMMAND, or of `--pid`; children in other cgroups are not watched.
+
+What would refute it
+--------------------
+`nr_throttled` in the cgroup's `cpu.stat` does not grow during the run.
+
+What to do
+----------
+Raise the limit, or remove it and keep the request (`cpu.weight`). Use fewer threads: many threads use up the quota of a
+period within milliseconds (GOMAXPROCS, `-XX:ActiveProcessorCount`).
+
+References
+----------
+- https://docs.kernel.org/scheduler/sched-bwc.html
+- https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.detector import About
+from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..tables import Processes, Tables
+from . import _figures, _processes, _shared
+
+ID = "cpu-quota"
+ABOUT = About(
+    example="recorded/processes/cpu-quota.pcap.zst",
+    figure=_figures.thread_time("throttled"),
+    precedence=1,
+    whole_connections=True,
+    needs_processes=True,
+)
+
+
+class Limits(_processes.WaitLimits, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    share: float = 0.1
+    """Share of the time that was throttled (heuristic: below it the quota is used up now and then)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the side that was throttled most."""
+    found = tables.processes
+    if found is None:
+        return
+    sides = [_processes.measure_waits(found, tables, direction, ["throttled"]) for direction in (0, 1)]
+    throttled = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= limits.share]
+    if throttled:
+        yield _make_finding(tables, found, max(throttled, key=lambda one: one.total_ns), limits)
+
+
+def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
+    connections = _processes.list_connections(found, waited)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    quota = found.quota_processors
+    allowed = f" ({quota:g} processors)" if quota else ""
+    lost = min(waited.total_ns, _shared.rpc_time(tables))
+    return Finding(
+        id=ID,
+        title=f"A CPU quota{allowed} stopped threads in {waited.share:.0%} of the time in which they had to act",
+        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
+        confidence=_processes.rate_confidence(tables, waited),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=_shared.share_of_time(tables, lost),
+        metrics=_processes.make_metrics(found, waited) | {"throttled_times": len(found.throttled)},
+        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
+        explanation=(
+            f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
+            f"{_processes.describe_parts(waited)}. {len(found.throttled):,} times "
+            f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before."
+        ),
+        remedies=(
+            Remedy("Kubernetes", "resources.limits.cpu", "raise it, or set only resources.requests.cpu"),
+            Remedy("cgroup", "cpu.max", "the quota and its period in µs; max for no quota"),
+            Remedy("grpc-go", "GOMAXPROCS", "as many as the quota has processors; Go 1.25 does it by itself"),
+        ),
+        references=("https://docs.kernel.org/scheduler/sched-bwc.html",),
+        verdict=(
+            f"{host} used up its CPU quota{allowed}: its threads were stopped for {total}, {waited.share:.0%} of the "
+            "time in which they had to act: raise the limit."
+        ),
+    )

@@ -1,0 +1,106 @@
+"""Threads that had to send waited for a lock.
+
+What it finds
+-------------
+A client or server whose threads wait for each other: a lock around a stub, a logger, an allocator, or an interpreter
+with a global lock. More threads or connections then make nothing faster.
+
+How it is decided
+-----------------
+`grpcdiag capture --processes full` records what the scheduler does and which words in memory threads wait for
+(futex(2)). A word is a contended lock if three threads or more wait for it at once, and the thread that wakes one of
+them has waited for it shortly before. So idle workers that wait for work are no lock: who hands them work does not
+wait among them. A finding needs 50 intervals in which the host had to act, and 20 % of their time in waits for locks.
+
+It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+
+When it cannot tell
+-------------------
+Captures without a process record, or with one without waits for locks (`--processes on`). Locks of the Go runtime wait
+for no common word: such a client waits for other RPCs instead. The record has words in memory, not the names of locks.
+
+What would refute it
+--------------------
+A profile of waits (`perf lock`, a thread dump) that shows the threads elsewhere.
+
+What to do
+----------
+Find the lock with a profile. Hold it for less, above all not during a call. A stub needs no lock: all gRPC
+implementations allow calls from many threads at once. In Python use several processes.
+
+References
+----------
+- https://man7.org/linux/man-pages/man2/futex.2.html
+- https://grpc.io/docs/guides/performance/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.detector import About
+from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..tables import Processes, Tables
+from . import _figures, _processes, _shared, _software
+
+ID = "lock-contention"
+ABOUT = About(
+    example="recorded/processes/lock-contention.pcap.zst",
+    figure=_figures.thread_time("lock"),
+    precedence=3,
+    whole_connections=True,
+    needs_processes=True,
+)
+
+
+class Limits(_processes.WaitLimits, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    share: float = 0.2
+    """Share of the time in waits for locks (heuristic: below it other parts matter more)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the side that waited most for locks."""
+    found = tables.processes
+    if found is None:
+        return
+    if not found.locks:
+        yield Skipped(ID, "waits for locks were not recorded: grpcdiag capture --processes full records them")
+        return
+    sides = [_processes.measure_waits(found, tables, direction, ["lock"]) for direction in (0, 1)]
+    waiting = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= limits.share]
+    if waiting:
+        yield _make_finding(tables, found, max(waiting, key=lambda one: one.total_ns), limits)
+
+
+def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
+    connections = _processes.list_connections(found, waited)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    lost = min(waited.total_ns, _shared.rpc_time(tables))
+    return Finding(
+        id=ID,
+        title=f"Threads waited for a lock in {waited.share:.0%} of the time in which they had to act",
+        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
+        confidence=_processes.rate_confidence(tables, waited),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=_shared.share_of_time(tables, lost),
+        metrics=_processes.make_metrics(found, waited),
+        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a lock")),
+        explanation=(
+            f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
+            f"{_processes.describe_parts(waited)}. Three threads or more waited for the lock "
+            "at once, and each was woken by one that had waited, too."
+        ),
+        remedies=(
+            Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock"),
+            Remedy(_software.C_CORE, "no lock around a stub", "stubs and channels may be used by all threads"),
+            Remedy("grpc-python", "several processes", "the interpreter's lock lets one thread run at a time"),
+        ),
+        references=("https://man7.org/linux/man-pages/man2/futex.2.html",),
+        verdict=(
+            f"Threads of {host} waited {total} for a lock, {waited.share:.0%} of the time in which they had to act: "
+            "find it with a profile of waits."
+        ),
+    )

@@ -1,0 +1,106 @@
+"""Threads that were ready to send waited for a processor.
+
+What it finds
+-------------
+A host whose threads are ready to work and do not run: its processors run other threads of the same command, or other
+processes. The packets alone show a slow client or a slow server.
+
+How it is decided
+-----------------
+`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded host had to act,
+the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals,
+and half of their time in which a thread was ready and its processor ran something else.
+
+It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+
+When it cannot tell
+-------------------
+Captures without a process record, or with one that is cut or lacks events. Connections that were opened before the
+recording, or by another process than COMMAND, its children or `--pid`.
+
+What would refute it
+--------------------
+The same run on a host with more processors, or without the other processes, is not faster.
+
+What to do
+----------
+Run client and server on hosts of their own, or give them more processors. Stop what else runs there: the finding says
+whether other processes took the time. If the command's own threads did, use fewer threads, or make each call cheaper:
+larger batches, less logging, no compression.
+
+References
+----------
+- https://docs.kernel.org/scheduler/sched-stats.html (time that threads wait for a processor)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..model.detector import About
+from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..tables import Processes, Tables
+from ..tables.processes import PARTS
+from . import _figures, _processes, _shared
+
+ID = "processor-saturated"
+ABOUT = About(
+    example="recorded/processes/processor-saturated.pcap.zst",
+    figure=_figures.thread_time("runnable", "other_processes"),
+    caused_by=("cpu-quota",),
+    precedence=2,
+    whole_connections=True,
+    needs_processes=True,
+)
+_READY = ("runnable", "other_processes")
+
+
+class Limits(_processes.WaitLimits, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    share: float = 0.5
+    """Share of the time in which threads were ready and did not run (measured: 10 to 41 %, 60 to 82 % when starved)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the side that waited most for processors."""
+    found = tables.processes
+    if found is None:
+        return
+    sides = [_processes.measure_waits(found, tables, direction, _READY) for direction in (0, 1)]
+    waiting = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= limits.share]
+    if waiting:
+        yield _make_finding(tables, found, max(waiting, key=lambda one: one.total_ns), limits)
+
+
+def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
+    connections = _processes.list_connections(found, waited)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    others = int(waited.parts[PARTS.index("other_processes")]) / max(waited.total_ns, 1)
+    who = "other processes" if others >= 0.5 else "other threads of the command"
+    lost = min(waited.total_ns, _shared.rpc_time(tables))
+    return Finding(
+        id=ID,
+        title=f"Threads waited for a processor in {waited.share:.0%} of the time in which they had to act",
+        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
+        confidence=_processes.rate_confidence(tables, waited),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=_shared.share_of_time(tables, lost),
+        metrics=_processes.make_metrics(found, waited),
+        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a processor")),
+        explanation=(
+            f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
+            f"{_processes.describe_parts(waited)}. A thread was ready and did not run for "
+            f"{total}; its processor ran {who} for most of that time. The host has {found.processors} processors."
+        ),
+        remedies=(
+            Remedy("host", "more processors, or fewer other processes", "client and server on hosts of their own"),
+            Remedy("application", "fewer threads, larger batches", "if the command's own threads took the time"),
+        ),
+        references=("https://docs.kernel.org/scheduler/sched-stats.html",),
+        verdict=(
+            f"{host} lacked processors: its threads were ready and waited {total}, {waited.share:.0%} of the time in "
+            f"which they had to act, while {who} ran: give it more processors."
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What the scheduler did with the threads of the recorded command, joined with packets."""

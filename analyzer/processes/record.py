@@ -1,0 +1,108 @@
+"""Read a process record, which `grpcdiag capture --processes` writes beside a capture (docs/processes.md)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from .. import _core
+
+SCHEMA = "grpcdiag.processes/1"
+"""Name and version of a record's structure."""
+MOST_UNCERTAIN_NS = 50_000
+"""Most that the clocks' offset may be uncertain by, or change: packets and events lie some microseconds apart."""
+
+
+class RecordError(Exception):
+    """The record cannot be used; the message says why."""
+
+
+class _Header(Struct, frozen=True):
+    schema: str
+    offset_ns: int
+    uncertainty_ns: int
+    formats: tuple[str, ...]
+    tasks: tuple[tuple[int, int, str], ...] = ()
+    processors: int = 0
+    full: bool = False
+
+
+class _Footer(Struct, frozen=True):
+    offset_ns: int
+    uncertainty_ns: int
+    lost_events: int = 0
+    throttled: tuple[tuple[int, int], ...] = ()
+    quota_processors: float | None = None
+    cut: bool = False
+    cost_ns: int = 0
+
+
+class ProcessRecord(Struct, frozen=True, eq=False):
+    """What the scheduler did with the threads of the recorded command."""
+
+    events: _core.ProcessRecord
+    offset_ns: int
+    """The capture's clock less the record's."""
+    processors: int
+    """Processors of the host."""
+    quota_processors: float | None
+    """Processors that the command's cgroup may use at once; None without a quota."""
+    throttled: tuple[tuple[int, int], ...]
+    """When the command's cgroup was throttled, by the record's clock."""
+    full: bool
+    """Whether waits for locks were recorded."""
+    lost_events: int
+    cost_ns: int
+    """Processor time that the recording itself took."""
+
+
+def read_record(content: bytes) -> ProcessRecord:
+    """Read a record. Raises RecordError for what is no complete record."""
+    documents, blocks = [], []
+    for letter, block in _split(content):
+        if letter == b"J":
+            documents.append(block)
+        elif letter == b"P" and len(block) > 2:
+            blocks.append((int.from_bytes(block[:2], "little"), block[2:]))
+    try:
+        header = msgspec.json.decode(documents[0], type=_Header) if documents else None
+        footer = msgspec.json.decode(documents[1], type=_Footer) if len(documents) > 1 else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"it does not describe a recording: {error}") from None
+    if header is None or header.schema != SCHEMA:
+        raise RecordError(f"it is not a record of {SCHEMA}")
+    if footer is None or footer.cut:
+        raise RecordError("it is cut: the recording did not end in order, or the disk was full")
+    drift = abs(footer.offset_ns - header.offset_ns) + footer.uncertainty_ns + header.uncertainty_ns
+    if drift > MOST_UNCERTAIN_NS:
+        raise RecordError(f"its clock and the capture's moved by {drift / 1000:,.0f} µs against each other")
+    events = _core.ProcessRecord(list(header.formats), [(t, p, n[:16]) for t, p, n in header.tasks], blocks)
+    losses, left_out, damaged, count = events.counts()
+    if damaged or not count:
+        raise RecordError("its pages are damaged" if damaged else "it has no events")
+    if lost := max(losses, left_out, footer.lost_events):
+        raise RecordError(f"it lacks {lost:,} events or more, for which there was no room")
+    return ProcessRecord(
+        events=events,
+        offset_ns=(header.offset_ns + footer.offset_ns) // 2,
+        processors=header.processors,
+        quota_processors=footer.quota_processors,
+        throttled=footer.throttled,
+        full=header.full,
+        lost_events=footer.lost_events,
+        cost_ns=footer.cost_ns,
+    )
+
+
+def _split(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Split a record into letters and contents; a cut block ends it."""
+    at = 0
+    while at + 5 <= len(content):
+        letter, length = struct.unpack_from("<cI", content, at)
+        at += 5 + length
+        if at > len(content):
+            return
+        yield letter, content[at - length : at]

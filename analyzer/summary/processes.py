@@ -1,0 +1,57 @@
+"""From the joined record of the scheduler to a report's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..model.analysis import ProcessFacts
+from ..tables import DIRECTIONS
+from ..tables.processes import PARTS, UNKNOWN, Processes
+
+
+def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:
+    """Add up what each process did in the intervals in which its side had to act, the longest first."""
+    acts, facts = found.acts, []
+    for process in sorted(found.names):
+        for direction, side in enumerate(DIRECTIONS):
+            mine = (acts.process == process) & (acts.direction == direction)
+            if mine.any():
+                parts = dict(zip(PARTS, found.sum_parts(mine).tolist(), strict=True))
+                facts.append(
+                    ProcessFacts(
+                        pid=process,
+                        name=found.names[process],
+                        side=side,
+                        intervals=int(mine.sum()),
+                        idle_intervals=int((mine & (acts.idle > 0)).sum()),
+                        idle_ns=int(acts.duration_ns[mine & (acts.idle > 0)].sum()),
+                        **{f"{part}_ns": ns for part, ns in parts.items()},
+                    )
+                )
+    return tuple(sorted(facts, key=lambda one: -one.total_ns))
+
+
+def split_budget(
+    budget: Mapping[str, int], found: Processes | None, column: str = "", row: int = 0
+) -> Mapping[str, int]:
+    """Replace `client` and `server` by their parts, if threads of that side are known.
+
+    `column` and `row` choose intervals: those of a connection or a method. The parts add up to the cause; what no
+    interval explains is unknown.
+    """
+    if found is None:
+        return budget
+    acts, split = found.acts, dict(budget)
+    chosen = getattr(acts, column) == row if column else np.ones(len(acts.process), dtype=bool)
+    for direction, side in enumerate(DIRECTIONS):
+        mine = chosen & (acts.direction == direction) & (acts.idle == 0) & (acts.process > 0)
+        parts = acts.parts[mine].sum(axis=0, dtype=np.int64)
+        rest = budget.get(side, 0) - int(np.delete(parts, UNKNOWN).sum())
+        if not mine.any() or rest < 0:
+            continue
+        parts[UNKNOWN] = rest
+        split.pop(side, None)
+        split |= {f"{side}.{part}": int(ns) for part, ns in zip(PARTS, parts.tolist(), strict=True) if ns}
+    return split

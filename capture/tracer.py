@@ -1,0 +1,398 @@
+"""Record what the scheduler does with a command's threads. Root runs this file as a script, without capabilities.
+
+It writes the record to standard output, which the caller opened, and opens nothing for writing but its own instances
+of tracefs. Standard input is a pipe: a line holds the command's process, and its end asks for an orderly stop. The
+kernel closes the pipe when the caller ends, even if it was killed. The instances are removed at the end; those of a
+tracer that was killed are removed by the next one.
+
+The record is a sequence of blocks: a letter, four bytes of length, and the content (docs/processes.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import select
+import signal
+import struct
+import sys
+import time
+from typing import Any
+
+ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+SCHEMA = "grpcdiag.processes/1"
+PREFIX = "grpcdiag-"
+OWN = {"sched": ["sched_waking"], "task": ["task_newtask", "task_rename"], "sock": ["sock_send_length"]}
+"""Events of the command's threads alone."""
+FULL = {"syscalls": ["sys_enter_futex"]}
+"""More of them, with --processes full."""
+ALL = {"sched": ["sched_switch"], "sock": ["inet_sock_set_state"]}
+"""Events of all threads: a processor is also busy with others, and interrupts accept connections."""
+OPTIONAL = {"sock_send_length", "sys_enter_futex", "task_rename"}
+PERIOD_S = 0.02
+"""Time between two drains."""
+BUFFER_KIB = 8192
+"""Ring of each processor and instance: a second of a busy one (180,000 events)."""
+MOST_BUFFERS_KIB = 524_288
+"""Most memory of all rings."""
+MOST_AT_ONCE = 16 << 20
+"""Most bytes of a ring that are read at once."""
+PAGE = 65_536
+"""Most bytes of a page; the usual is 4,096."""
+MOST_BYTES = 256 << 20
+"""Largest record: some minutes of a busy benchmark."""
+CGROUPS = "/sys/fs/cgroup"
+
+
+class Refused(Exception):
+    """Tracing is not possible here; the message says why."""
+
+
+def read(path: str) -> str:
+    """Read a small file."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read(1 << 20)
+
+
+def write(path: str, text: str) -> None:
+    """Write a setting of tracefs."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def find_root() -> str:
+    """Find tracefs. Raises Refused."""
+    for root in ROOTS:
+        if os.path.isdir(f"{root}/instances"):
+            return root
+    raise Refused("tracefs is not mounted, or only root may read it (mount -t tracefs nodev /sys/kernel/tracing)")
+
+
+def check_kernel(root: str) -> None:
+    """Refuse kernels whose pages are laid out otherwise, and process numbers that are not the kernel's."""
+    header = read(f"{root}/events/header_page")
+    if sys.byteorder != "little" or not re.search(r"commit;\s*offset:8;\s*size:8;", header):
+        raise Refused("its trace pages are not those of a little-endian 64-bit kernel")
+    names = re.search(r"^NSpid:(.*)$", read("/proc/self/status"), re.MULTILINE)
+    if names and len(names[1].split()) > 1:
+        raise Refused("process numbers in this container are not the kernel's")
+
+
+def remove_stale(root: str) -> None:
+    """Remove instances of tracers that were killed."""
+    for name in os.listdir(f"{root}/instances"):
+        owner = re.fullmatch(rf"{PREFIX}(\d+)-(own|all)", name)
+        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{root}/instances/{name}")
+
+
+class Instance:
+    """An instance of tracefs with its own events and rings."""
+
+    def __init__(self, root: str, name: str, cpus: int) -> None:
+        """Make it, with nothing enabled. Raises OSError."""
+        self.path = f"{root}/instances/{PREFIX}{os.getpid()}-{name}"
+        os.mkdir(self.path)
+        self._pipes: list[int] = []
+        self.formats: list[str] = []
+        write(f"{self.path}/trace_clock", "mono")
+        write(f"{self.path}/buffer_size_kb", str(min(BUFFER_KIB, MOST_BUFFERS_KIB // (2 * cpus))))
+
+    def enable(self, events: dict[str, list[str]]) -> None:
+        """Enable events; those that this kernel lacks are left out if they are optional. Raises OSError."""
+        for system, names in events.items():
+            for name in names:
+                place = f"{self.path}/events/{system}/{name}"
+                if name in OPTIONAL and not os.path.exists(place):
+                    continue
+                self.formats.append(read(f"{place}/format"))
+                write(f"{place}/enable", "1")
+
+    def open(self) -> None:
+        """Open the rings. Raises OSError."""
+        found = (re.fullmatch(r"cpu(\d+)", name) for name in os.listdir(f"{self.path}/per_cpu"))
+        self._cpus = sorted(int(name[1]) for name in found if name)
+        for cpu in self._cpus:
+            ring = f"{self.path}/per_cpu/cpu{cpu}/trace_pipe_raw"
+            self._pipes.append(os.open(ring, os.O_RDONLY | os.O_NONBLOCK))
+
+    def drain(self) -> list[tuple[int, list[bytearray]]]:
+        """Read the pages of each processor."""
+        return [(cpu, list(read_pages(pipe))) for cpu, pipe in zip(self._cpus, self._pipes, strict=True)]
+
+    def count_lost(self) -> int:
+        """Count the events that found no room in a ring."""
+        texts = [read(f"{self.path}/per_cpu/cpu{cpu}/stats") for cpu in self._cpus]
+        return sum(int(n) for text in texts for n in re.findall(r"^(?:overrun|dropped events): (\d+)", text, re.M))
+
+    def stop(self) -> None:
+        """Record no more events."""
+        write(f"{self.path}/tracing_on", "0")
+
+    def remove(self) -> None:
+        """Remove the instance with its rings."""
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._pipes.clear()
+        with contextlib.suppress(OSError):
+            self.stop()
+        for _ in range(50):  # events in flight keep an instance busy for a moment
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path)
+                return
+            time.sleep(PERIOD_S)
+
+
+def read_pages(pipe: int) -> Any:
+    """Yield what a ring holds, page by page."""
+    found = 0
+    while found < MOST_AT_ONCE:
+        try:
+            page = os.read(pipe, PAGE)
+        except BlockingIOError:
+            return
+        if not page:
+            return
+        found += len(page)
+        yield bytearray(page)
+
+
+def measure_offset() -> tuple[int, int]:
+    """Measure the capture's clock less the trace's, and by how much it may be wrong; nanoseconds."""
+    best = (0, 1 << 62)
+    for _ in range(50):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        now = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        best = min(best, (now - (before + after) // 2, after - before), key=lambda pair: pair[1])
+    return best
+
+
+def list_threads(pid: int) -> list[tuple[int, int, str]]:
+    """List the threads of a process with their names."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                found.append((int(name), pid, read(f"/proc/{pid}/task/{name}/comm").strip()))
+    return found
+
+
+def list_cgroups(text: str) -> list[str]:
+    """List the folders of a process's cgroups, with all above them; `text` is its file `cgroup`."""
+    folders = []
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        if names and "cpu" not in names.split(","):
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for base in dict.fromkeys(
+            (f"{CGROUPS}/{names}", f"{CGROUPS}/cpu") if names else (CGROUPS, f"{CGROUPS}/unified")
+        ):
+            folders += ["/".join([base, *parts[:depth]]) for depth in range(len(parts), 0, -1)]
+    return folders
+
+
+class Quota:
+    """How long the cgroups of a process were throttled."""
+
+    def __init__(self) -> None:
+        """Begin without a process."""
+        self.pid: int | None = None
+        self.throttled: list[tuple[int, int]] = []
+        self.processors: float | None = None
+        self._total = -1
+        self._places = ""
+        self._folders: list[str] = []
+        self._period_ns = 100_000_000
+        self._last_ns = 0
+
+    def look(self) -> None:
+        """Note how long was throttled since the last look."""
+        if self.pid is None:
+            return
+        with contextlib.suppress(OSError, ValueError):  # the process may have ended
+            text = read(f"/proc/{self.pid}/cgroup")
+            if text != self._places:
+                found = [one for one in list_cgroups(text) if os.path.exists(f"{one}/cpu.stat")]
+                self._places, self._folders, self._total = text, found, -1
+                self._read_limit()
+        now, total = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._sum()
+        if total is None:
+            return
+        if self._total >= 0 and total > self._total:
+            lasted = min(total - self._total, self._period_ns)
+            start = max(self._last_ns - lasted, self.throttled[-1][1] if self.throttled else 0)
+            self.throttled.append((start, now))
+        self._total, self._last_ns = total, now
+
+    def _sum(self) -> int | None:
+        total = None
+        for folder in self._folders:
+            with contextlib.suppress(OSError):
+                text = read(f"{folder}/cpu.stat")
+                for name, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
+                    found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
+                    total = (total or 0) + int(found[1]) * scale if found else total
+        return total
+
+    def _read_limit(self) -> None:
+        for folder in self._folders:
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.exists(f"{folder}/cpu.max"):
+                    quota, period = read(f"{folder}/cpu.max").split()
+                else:
+                    quota = read(f"{folder}/cpu.cfs_quota_us").strip()
+                    period = read(f"{folder}/cpu.cfs_period_us").strip()
+                if quota not in ("max", "-1"):
+                    allowed = int(quota) / int(period)
+                    self.processors = min(allowed, self.processors or allowed)
+                    self._period_ns = int(period) * 1000
+
+
+class Tracer:
+    """A recording of the scheduler."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        """Load what redacts and compresses pages."""
+        loader = importlib.machinery.ExtensionFileLoader("_core", wanted["core"])
+        spec = importlib.util.spec_from_file_location("_core", wanted["core"], loader=loader)
+        assert spec is not None
+        self._core = importlib.util.module_from_spec(spec)
+        loader.exec_module(self._core)
+        self._wanted = wanted
+        self._instances: list[Instance] = []
+        self._written = 0
+        self._quota = Quota()
+        self._stopped = False
+
+    def run(self) -> None:
+        """Record until standard input ends. Raises Refused and OSError."""
+        try:
+            self._begin()
+            os.write(2, b"ready\n")
+            self._drain_until_end()
+            self._end()
+            if self._written >= MOST_BYTES:
+                raise Refused(f"it reached {MOST_BYTES >> 20} MiB, and is not used: record shorter runs")
+        finally:
+            for instance in self._instances:
+                instance.remove()
+
+    def _begin(self) -> None:
+        root = find_root()
+        check_kernel(root)
+        remove_stale(root)
+        cpus = os.cpu_count() or 1
+        own = Instance(root, "own", cpus)
+        self._instances.append(own)
+        everything = Instance(root, "all", cpus)
+        self._instances.append(everything)
+        tasks = [task for pid in self._wanted["pids"] for task in list_threads(pid)]
+        if self._wanted["parent"]:
+            tasks.append((self._wanted["parent"], self._wanted["parent"], "grpcdiag"))
+        write(f"{own.path}/set_event_pid", " ".join(str(thread) for thread, _, _ in tasks))
+        write(f"{own.path}/options/event-fork", "1")
+        ports = [f"sport == {port} || dport == {port}" for port in self._wanted["ports"][:32]]
+        if ports:
+            write(f"{everything.path}/events/sock/inet_sock_set_state/filter", " || ".join(ports))
+        own.enable(OWN)
+        if self._wanted["full"]:
+            own.enable(FULL)
+        everything.enable(ALL)
+        for instance in self._instances:
+            instance.open()
+        formats = [*own.formats, *everything.formats]
+        self._pages = self._core.TracePages(formats, os.urandom(32))
+        if self._wanted["pids"]:
+            self._quota.pid = self._wanted["pids"][0]
+        offset, uncertainty = measure_offset()
+        self._write_json(
+            {
+                "schema": SCHEMA,
+                "clock": "mono",
+                "offset_ns": offset,
+                "uncertainty_ns": uncertainty,
+                "formats": formats,
+                "tasks": tasks,
+                "processors": cpus,
+                "full": self._wanted["full"],
+                "started_time_ns": time.time_ns(),
+            }
+        )
+
+    def _write_block(self, letter: bytes, content: bytes) -> None:
+        text = letter + struct.pack("<I", len(content)) + content
+        self._written += len(text)
+        while text:
+            text = text[os.write(1, text) :]
+
+    def _write_json(self, document: dict[str, Any]) -> None:
+        self._write_block(b"J", json.dumps(document).encode())
+
+    def _drain(self) -> None:
+        for instance in self._instances:
+            for cpu, pages in instance.drain():
+                if pages:
+                    self._write_block(b"P", struct.pack("<H", cpu) + self._pages.compress(pages))
+
+    def _drain_until_end(self) -> None:
+        asked = select.poll()
+        asked.register(0, select.POLLIN)
+        while not self._stopped and self._written < MOST_BYTES:
+            if asked.poll(PERIOD_S * 1000):
+                request = os.read(0, 64)
+                if not request:
+                    return
+                self._quota.pid = int(request.split()[-1])
+            self._drain()
+            self._quota.look()
+
+    def stop(self, number: int, frame: object) -> None:
+        """Stop at a signal."""
+        self._stopped = True
+
+    def _end(self) -> None:
+        for instance in self._instances:
+            instance.stop()
+        self._drain()
+        self._quota.look()
+        offset, uncertainty = measure_offset()
+        self._write_json(
+            {
+                "offset_ns": offset,
+                "uncertainty_ns": uncertainty,
+                "lost_events": sum(instance.count_lost() for instance in self._instances),
+                "throttled": self._quota.throttled,
+                "quota_processors": self._quota.processors,
+                "cut": self._written >= MOST_BYTES,
+                "cost_ns": time.process_time_ns(),
+                "ended_time_ns": time.time_ns(),
+            }
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """Record until standard input ends; messages are lines on standard error."""
+    try:
+        tracer = Tracer(json.loads(arguments[0]))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, tracer.stop)
+        tracer.run()
+    except Refused as refusal:
+        os.write(2, f"{refusal}\n".encode())
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        os.write(2, f"{where}{error.strerror}\n".encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

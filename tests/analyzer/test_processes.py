@@ -1,0 +1,184 @@
+"""Process records joined with packets: cases whose packets look alike are told apart; a record in doubt is not used."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support import RECORDED
+
+from grpcdiag.analyzer.analysis import analyze, of_capture
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.analysis import Analysis, ProcessFacts
+from grpcdiag.analyzer.model.budget import of_cause, unsplit
+from grpcdiag.analyzer.processes.join import join_record
+from grpcdiag.analyzer.processes.record import RecordError, read_record
+from grpcdiag.analyzer.tables.processes import PARTS
+from grpcdiag.cli.support.sidecar import find_sidecar
+from grpcdiag.reports import markdown, terminal
+from grpcdiag.reports.attachment.ruled_out import list_ruled_out
+
+FOLDER = RECORDED / "processes"
+NAMES = sorted(path.name.removesuffix(".pcap.zst") for path in FOLDER.glob("*.zst"))
+
+
+def capture(name: str) -> str:
+    return str(FOLDER / f"{name}.pcap.zst")
+
+
+def record(name: str) -> bytes:
+    return (FOLDER / f"{name}.pcap.grpcdiag-processes").read_bytes()
+
+
+def joined(name: str) -> Analysis:
+    path = [capture(name)]
+    return of_capture(path, decode(path, rpc_rows=False), *find_sidecar(path))
+
+
+def share(facts: ProcessFacts, *parts: str) -> float:
+    return float(sum(getattr(facts, f"{part}_ns") for part in parts) / facts.total_ns)
+
+
+CAUSES = {
+    "cpu-quota": ("cpu-quota", "client", ["throttled"], 0.5),
+    "lock-contention": ("lock-contention", "client", ["lock"], 0.5),
+    "one-connection": ("shared-connection", "client", ["running"], 0.5),
+    "own-connections": (None, "client", ["running", "wake_up"], 0.45),
+    "processor-saturated": ("processor-saturated", "client", ["other_processes"], 0.5),
+    "slow-pool": ("server-latency", "server", ["timer"], 0.8),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_look_alikes_are_told_apart(name: str) -> None:
+    analysis = joined(name)
+    verdict, side, parts, least = CAUSES[name]
+    assert analysis.verdict.finding == verdict
+    facts = next(one for one in analysis.processes if one.side == side)
+    assert facts.name == ("python" if name == "lock-contention" else "load")
+    assert share(facts, *parts) > least
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_budgets_add_up_to_what_the_packets_say(name: str) -> None:
+    plain, better = analyze([capture(name)]), joined(name)
+    recorded = "server" if name == "slow-pool" else "client"
+    assert any("." in cause for cause in better.budget) == (recorded in plain.budget)
+    assert unsplit(better.budget) == dict(plain.budget)
+    assert sum(better.budget.values()) == sum(plain.budget.values())
+    for before, after in zip(plain.connections, better.connections, strict=True):
+        assert unsplit(after.budget) == dict(before.budget)
+    for old, new in zip(plain.methods, better.methods, strict=True):
+        assert unsplit(new.budget) == dict(old.budget)
+    assert not plain.processes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_interval_is_divided(name: str) -> None:
+    path = [capture(name)]
+    tables = decode(path, rpc_rows=False)
+    found = join_record(path, tables, read_record(record(name)))
+    acts = found.acts
+    assert (acts.parts >= 0).all()
+    assert (acts.parts.sum(axis=1) == acts.duration_ns).all()
+    known = acts.process > 0
+    assert known.mean() > 0.95, "a packet's thread is known by the bytes of its socket"
+    own = (acts.idle == 0) & (acts.direction == (name == "slow-pool"))
+    cause = "server" if name == "slow-pool" else "client"
+    assert int(acts.duration_ns[own].sum()) == of_cause(analyze(path).budget, cause)
+
+
+def blocks(content: bytes) -> list[tuple[bytes, bytes]]:
+    found, at = [], 0
+    while at < len(content):
+        letter, length = struct.unpack_from("<cI", content, at)
+        found.append((letter, content[at + 5 : at + 5 + length]))
+        at += 5 + length
+    return found
+
+
+def together(parts: list[tuple[bytes, bytes]]) -> bytes:
+    return b"".join(letter + struct.pack("<I", len(content)) + content for letter, content in parts)
+
+
+def changed(place: int, **values: object) -> bytes:
+    """A record with a changed header (0) or footer (-1)."""
+    parts = blocks(record("one-connection"))
+    parts[place] = (b"J", json.dumps(json.loads(parts[place][1]) | values).encode())
+    return together(parts)
+
+
+def test_reports_show_the_parts() -> None:
+    analysis = joined("processor-saturated")
+    shown = terminal.render(analysis, width=120)
+    assert re.search(r"client load \(\d+\): 2\d\d intervals, \d+ ms: other processes 69%, ", shown)
+    assert "client.other_processes" in shown
+    assert "| `client.other_processes` |" in markdown.render(analysis, version="0")
+
+
+def test_only_a_record_rules_out_what_it_shows() -> None:
+    of = {"processor-saturated", "cpu-quota"}
+    assert not {name for name, *_ in list_ruled_out(analyze([capture("own-connections")]))} & of
+    figures = {name: figure for name, _, figure in list_ruled_out(joined("own-connections"))}
+    assert of <= figures.keys()
+    assert re.fullmatch(r"0\.0% of the \d+ ms in which recorded threads had to act", figures["cpu-quota"])
+
+
+DOUBTS = {
+    "cut": (record("one-connection")[:-100], "it is cut"),
+    "full": (changed(-1, cut=True), "it is cut"),
+    "lost": (changed(-1, lost_events=7), "it lacks 7 events"),
+    "step": (changed(-1, offset_ns=0), "clock and the capture's moved"),
+    "kind": (changed(0, schema="other/1"), "it is not a record of"),
+    "types": (changed(0, offset_ns="x"), "does not describe a recording"),
+    "formats": (changed(0, formats=["name: nothing"]), "it has no events"),
+    "damage": (together([(k, c[:9] if k == b"P" else c) for k, c in blocks(record("slow-pool"))]), "pages are damaged"),
+    "nothing": (b"", "it is not a record of"),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_a_record_in_doubt_is_refused_and_the_packets_answer(doubt: str, tmp_path: Path) -> None:
+    content, why = DOUBTS[doubt]
+    with pytest.raises(RecordError, match=why):
+        read_record(content)
+    for path in FOLDER.glob("one-connection*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "one-connection.pcap.grpcdiag-processes").write_bytes(content)
+    path = [str(tmp_path / "one-connection.pcap.zst")]
+    analysis = of_capture(path, decode(path, rpc_rows=False), *find_sidecar(path))
+    plain = analyze(path)
+    assert (analysis.budget, analysis.findings, analysis.processes) == (plain.budget, plain.findings, ())
+    (note,) = set(analysis.quality.warnings) - set(plain.quality.warnings)
+    assert why in note
+
+
+def test_another_captures_record_is_not_used() -> None:
+    path = [capture("one-connection")]
+    tables = decode(path, rpc_rows=False)
+    with pytest.raises(RecordError, match="opened none of the connections"):
+        join_record(path, tables, read_record(record("own-connections")))
+    stepped = replace(tables, capture={**tables.capture, "clock_steps": [(3, 5)]})
+    with pytest.raises(RecordError, match="clock was set"):
+        join_record(path, stepped, read_record(record("one-connection")))
+
+
+@given(st.integers(0, 60_000), st.binary(max_size=40))
+def test_damage_raises_nothing_else(place: int, bytes_there: bytes) -> None:
+    content = bytearray(record("slow-pool"))
+    content[place : place + len(bytes_there)] = bytes_there
+    try:
+        found = read_record(bytes(content))
+    except RecordError:
+        return
+    some = np.array([0, 1 << 60], dtype=np.int64)
+    _, parts = found.events.divide(some, some + 9, some * 0, some.astype(np.uint64), some, list(found.throttled))
+    assert parts.shape == (2, len(PARTS))
+    assert (parts.sum(axis=1) == 9).all()

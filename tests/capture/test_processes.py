@@ -1,0 +1,161 @@
+"""Recording threads beside packets: what is written, what is left behind, and what happens where it is not possible."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record
+from support import wait_until
+
+from grpcdiag.analyzer.processes.record import RecordError, read_record
+from grpcdiag.capture import processes, tracer
+from grpcdiag.capture.errors import RecordingError, UsageError
+
+TRACEFS = Path("/sys/kernel/tracing")
+RECORD = "run.pcap.grpcdiag-processes"
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    """Skip the test where threads cannot be recorded; afterwards no instance is left."""
+    may_record()
+    try:
+        instances = TRACEFS / "instances"
+        before = {path.name for path in instances.iterdir()}
+    except OSError:
+        pytest.skip("tracefs is not mounted, or only root may read it")
+    yield
+    wait_until(lambda: {path.name for path in instances.iterdir()} <= before)
+
+
+def record(folder: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    port = free_port()
+    where = ("-o", str(folder / "run.pcap"), "-i", "lo", "-p", str(port))
+    return capture(*where, *words, "--", *benchmark(port), **options)
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("detail", ["on", "full"])
+def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) -> None:
+    done = record(tmp_path, "--processes", detail)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / RECORD
+    assert path.stat().st_mode & 0o777 == 0o600
+    found = read_record(path.read_bytes())
+    names = {name for _, _, name in found.events.tasks()}
+    assert any(name.startswith("python") for name in names), names
+    assert not names & {"systemd", "init", "kthreadd", "tcpdump"}
+    assert found.full == (detail == "full")
+    sockets = found.events.sockets()
+    assert sum(sent > 0 for *_, sent in sockets) >= 3, "the benchmark opens three connections"
+    side = json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
+    assert side["processes"] == {"file": RECORD, "detail": detail}
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_user_gets_the_file(home: Path) -> None:
+    home.chmod(0o755)
+    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "0.1")
+    done = capture(*words, env={**os.environ, **AS_NOBODY})
+    assert (home / RECORD).stat().st_uid == NOBODY, done.stderr
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_after_a_kill(number: int, tmp_path: Path) -> None:
+    """The fixture looks for instances; the tracer ends with the pipe that its caller held."""
+    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "600")
+    running = subprocess.Popen(arguments(*words), stderr=subprocess.DEVNULL, start_new_session=True)
+    mine = re.compile(rf"{tracer.PREFIX}\d+-own")
+    wait_until(lambda: any(mine.fullmatch(path.name) for path in (TRACEFS / "instances").iterdir()))
+    wait_until(lambda: _has_child(running.pid, "sleep"))
+    os.killpg(running.pid, number)
+    running.wait()
+
+
+def _has_child(pid: int, name: str) -> bool:
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    pids = found.read_text().split() if found.exists() else []
+    return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in pids)
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_full_disk_ends_the_record_and_is_told() -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with pytest.raises(RecordingError, match="No space left on device"):
+            processes.Tracer(full, None, [], "on")
+    finally:
+        os.close(full)
+
+
+def test_only_root_records_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(RecordingError, match="only root may record them"):
+        processes.Tracer(1, None, [], "on")
+
+
+def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
+    may_record()
+    if (TRACEFS / "instances").is_dir() or os.geteuid() != 0:
+        pytest.skip("tracefs is mounted, or only root may read it")
+    done = record(tmp_path)
+    assert "threads are not recorded, only packets: tracefs is not mounted" in done.stderr
+    assert (done.returncode, (tmp_path / RECORD).exists()) == (0, False)
+    assert "processes" not in json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
+
+
+def test_off_says_nothing(tmp_path: Path) -> None:
+    may_record()
+    done = record(tmp_path, "--processes", "off")
+    assert "threads" not in done.stderr
+    assert not (tmp_path / RECORD).exists()
+
+
+def test_a_process_must_exist_and_belong_to_the_user() -> None:
+    with pytest.raises(UsageError, match="there is no such process"):
+        processes.check_pid(1 << 30, None)
+    processes.check_pid(os.getpid(), None)
+
+
+def test_cgroups_of_both_versions_are_found() -> None:
+    base = tracer.CGROUPS
+    assert tracer.list_cgroups("0::/app/pod\n") == [
+        f"{base}/app/pod",
+        f"{base}/app",
+        f"{base}/unified/app/pod",
+        f"{base}/unified/app",
+    ]
+    assert tracer.list_cgroups("3:cpu,cpuacct:/a\n2:memory:/b\n0::/\n") == [f"{base}/cpu,cpuacct/a", f"{base}/cpu/a"]
+
+
+def test_throttled_time_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "CGROUPS", str(tmp_path))
+    place = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), None)
+    if place is None or place == "0::/":
+        pytest.skip("this process is in no cgroup of version 2")
+    folder = tmp_path / place[3:].strip("/")
+    folder.mkdir(parents=True)
+    (folder / "cpu.max").write_text("40000 100000\n")
+    quota = tracer.Quota()
+    quota.pid = os.getpid()
+    for throttled in (0, 0, 30_000, 30_000, 31_000):
+        (folder / "cpu.stat").write_text(f"usage_usec 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
+        quota.look()
+    assert quota.processors == 0.4
+    assert len(quota.throttled) == 2
+    (first, end), (second, last) = quota.throttled
+    assert first < end <= second < last
+
+
+def test_a_record_of_another_kind_is_refused() -> None:
+    for content in (b"", b"J\x02\0\0\0{}", b"J\xff\xff\xff\xff{}", os.urandom(100)):
+        with pytest.raises(RecordError):
+            read_record(content)

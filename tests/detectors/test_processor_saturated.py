@@ -1,0 +1,69 @@
+"""`processor-saturated`: threads were ready and did not run, by the scheduler's record; never by packets alone."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from process_tables import answers, finding, tables
+
+from grpcdiag.analyzer.detectors import client_idle_gap, shared_connection
+from grpcdiag.analyzer.detectors import processor_saturated as detector
+from grpcdiag.analyzer.model.finding import Skipped
+
+FIRES_ON = ["processes/processor-saturated"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
+"""Recorded captures on which it must not."""
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_its_share_decides(direction: int) -> None:
+    side = {"direction": direction, "idle": 1 - direction}
+    some = finding(detector, tables(**side, other_processes=50, running=50))
+    assert some is not None
+    assert some.metrics["waited_share"] == 50 / 100
+    assert len(some.evidence) == 3
+    assert finding(detector, tables(**side, other_processes=49, running=51)) is None
+
+
+def test_few_intervals_show_no_pattern() -> None:
+    assert finding(detector, tables(intervals=50, other_processes=100)) is not None
+    assert finding(detector, tables(intervals=49, other_processes=100)) is None
+
+
+def test_intervals_without_a_thread_do_not_count() -> None:
+    assert finding(detector, tables(known=False, other_processes=100)) is None
+
+
+def test_what_the_record_lacks_lowers_the_confidence() -> None:
+    sure = finding(detector, tables(other_processes=95, unknown=5))
+    unsure = finding(detector, tables(other_processes=80, unknown=20))
+    assert sure is not None
+    assert unsure is not None
+    assert (sure.confidence, unsure.confidence) == ("high", "medium")
+
+
+def test_without_a_record_nothing_is_said() -> None:
+    assert answers(detector, replace(tables(other_processes=100), processes=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "who"),
+    [({"other_processes": 90}, "other processes"), ({"runnable": 90}, "other threads of the command")],
+)
+def test_it_says_who_took_the_processors(parts: dict[str, int], who: str) -> None:
+    some = finding(detector, tables(**parts))
+    assert some is not None
+    assert who in some.verdict
+
+
+def test_time_between_calls_that_a_timer_set_is_no_wait() -> None:
+    assert finding(detector, tables(idle=2, timer=101, runnable=100)) is None
+
+
+@pytest.mark.parametrize(("waiting", "withdrawn"), [(50, True), (49, False)])
+def test_an_idle_client_without_processors_is_no_shared_connection(waiting: int, withdrawn: bool) -> None:
+    some = tables(runnable=waiting, running=100 - waiting)
+    said = [answer for module in (shared_connection, client_idle_gap) for answer in answers(module, some)]
+    reasons = [answer.reason for answer in said if isinstance(answer, Skipped)]
+    assert any("waited for a processor" in reason for reason in reasons) == withdrawn
