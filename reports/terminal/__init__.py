@@ -80,6 +80,8 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
         parts += [Text(), *_show_processes(analysis.processes)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
+    if analysis.ends:
+        parts += [Text(), *two_captures.parts(analysis.ends, width)]
     parts += list_brief_findings(analysis, width, findings, others)
     if others:
         parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
@@ -95,8 +97,6 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
 
 def _name_sections(analysis: Analysis) -> Iterator[str]:
     """Name the sections that only the whole report has."""
-    if analysis.ends or analysis.apart:
-        yield "both ends"
     if analysis.hops:
         yield "proxies"
     if analysis.other_requests:

@@ -163,9 +163,9 @@ def test_commands_have_the_option(tmp_path: Path) -> None:
     note = (
         "grpcdiag: network_up and network_down assume that the fastest packets take equally long both ways (--clock)\n"
     )
-    assert run_here("rpcs", *files).err == note
+    assert run_here("rpcs", *files, "--format", "csv").err == note
     for choice in ("synchronised", "symmetric"):
-        assert run_here("rpcs", *files, "--clock", choice).err == ""
+        assert run_here("rpcs", *files, "--format", "csv", "--clock", choice).err == ""
 
 
 @pytest.mark.parametrize("command", ["analyze", "rpcs"])

@@ -188,7 +188,7 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import terminal
 
         width, colour = columns(output), coloured(output)
-        if details or top or output:
+        if details or top or output or analysis.apart:
             write(terminal.render(analysis, width=width, colour=colour, top=top), output)
         else:
             write(terminal.render_screen(analysis, width=width, colour=colour), output)
