@@ -105,6 +105,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     alone = peers == _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
     where = "that host or path" if alone else "these hosts or paths"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
+    cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
@@ -125,9 +126,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         remedies=_list_remedies(tables, rows),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
         verdict=(
-            f"{peers} {were} from {latest} at the latest, and {waited} "
-            f"({_shared.milliseconds(lost)}, {share:.0%} of RPC time): set keepalive, and look for what happened to "
-            f"{where}."
+            f"{peers} {were} from {latest} at the latest, and {waited}{cost}: set keepalive, and look for what "
+            f"happened to {where}."
         ),
     )
 

@@ -82,7 +82,7 @@ def compare_ends(tables: Tables, held: Held, joined: Joined) -> Ends:
     other = (behind != _failures.OK) & (behind != NOT_SEEN) & ((behind != status) | replaced)
     other &= ~np.isin(rpcs.status_source[last], _CUT)
     # the end of a connection before the proxy may be the client's doing
-    by_proxy = failed & np.isin(rpcs.status_source[front], _BY_SERVER)
+    by_proxy = failed & np.isin(rpcs.status_source[front], _BY_SERVER) & (ends[last] <= ends[front])
     attempts, again = _find_attempts(tables, held, joined)
     return Ends(
         attempts=attempts,

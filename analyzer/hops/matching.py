@@ -65,9 +65,9 @@ class _Legs:
         known = (rpcs.method != NO_METHOD) & (rpcs.flags & BEGUN_BEFORE == 0)
         self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
         self.start, self.end = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
-        # if a call was cut (reset, or open at the end of the capture), its leg behind the proxy may end later
-        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != TRAILERS)
         self.failed: _Mask = rpcs.status != 0
+        # if a call was cut (reset, failed, or open at the end of the capture), its leg behind the proxy may end later
+        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != TRAILERS) | self.failed
         self.attempt = rpcs.previous_attempts
         # keys: numbers that are equal where the columns are, 0 where there is none
         traced = rpcs.span_id != 0

@@ -68,7 +68,7 @@ class Chosen:
         for number, piece in enumerate(self._select()):
             room = limit - (self.rows - len(piece)) if limit else len(piece)
             if room > 0 or not number:
-                yield piece.head(max(room, 0))
+                yield piece.head(min(max(room, 0), len(piece)))
             if limit and self.rows >= limit and not self._count:
                 return
 
@@ -115,10 +115,11 @@ def list_conditions(piece: pl.DataFrame, table: str, choice: Choice, origin: Ori
         conditions.append(met | ((status != "OK") if FAILED in wanted else pl.lit(value=False)))
     if choice.trace is not None:
         conditions.append(pl.col("trace_id") == f"{choice.trace:032x}")
+    time = pl.col(TIMES[table]).fill_null(origin.time_ns)  # connections and RPCs that began before the capture
     if choice.from_ns is not None:
-        conditions.append(pl.col(TIMES[table]) >= origin.time_ns + choice.from_ns)
+        conditions.append(time >= origin.time_ns + choice.from_ns)
     if choice.to_ns is not None:
-        conditions.append(pl.col(TIMES[table]) <= origin.time_ns + choice.to_ns)
+        conditions.append(time <= origin.time_ns + choice.to_ns)
     return conditions
 
 

@@ -38,8 +38,8 @@ SCREEN = 40
 """Lines of a report without details: a screen."""
 _SMALL_CAUSE = 0.01
 """Share of RPC time below which a report without details leaves a cause out."""
-_LAYOUTS = ((3, 3), (2, 3), (2, 2), (1, 2), (1, 1), (1, 0), (0, 1))
-"""Reports without details, the fullest first: findings with their proof, and of other things."""
+_LAYOUTS = ((3, 3, 3), (2, 3, 3), (2, 2, 2), (1, 2, 2), (1, 1, 1), (1, 3, 0), (1, 1, 0), (1, 0, 0), (0, 1, 1))
+"""Reports without details, the fullest first: findings with their proof, others in a line each, rows of tables."""
 
 
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: int | None = None) -> str:
@@ -59,15 +59,15 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
 def render_screen(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """Render what fits one screen: verdict, time by cause, and for the worst findings the proof and one remedy."""
     width = max(LEAST_WIDTH, width)
-    for findings, others in _LAYOUTS:
-        text = draw(_list_brief_parts(analysis, width, findings, others), width=width, colour=colour)
+    for layout in _LAYOUTS:
+        text = draw(_list_brief_parts(analysis, width, *layout), width=width, colour=colour)
         if text.count("\n") <= SCREEN:
             break
     return text
 
 
-def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int) -> list[RenderableType]:
-    """List the parts with so many findings in full, and so many methods, connections, and findings in a line each."""
+def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, rows: int) -> list[RenderableType]:
+    """List the parts with so many findings with proof, in a line each, and so many methods, connections and notes."""
     parts = _begin(analysis)
     if analysis.totals.rpcs:
         budget = analysis.ends.budget if analysis.ends else analysis.budget
@@ -82,13 +82,13 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
         parts += [Text(), *two_captures.parts(analysis.ends, width)]
-    parts += list_brief_findings(analysis, width, findings, others)
-    if others:
-        parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
-        parts += [] if analysis.totals.rpcs else overviews.show_other_requests(analysis, others)
-        ends = overviews.connections(analysis.connections, LEAST_WIDTH, others, hops.find_behind(analysis))
+    parts += list_brief_findings(analysis, width, proved, others)
+    if rows:
+        parts += [Text(), *overviews.methods(analysis.methods, width, rows)] if analysis.totals.rpcs else []
+        parts += [] if analysis.totals.rpcs else overviews.show_other_requests(analysis, rows)
+        ends = overviews.connections(analysis.connections, LEAST_WIDTH, rows, hops.find_behind(analysis))
         parts += [Text(), *ends]
-        warnings = [Text(f"note: {safe(warning)}", style="dim") for warning in analysis.quality.warnings[:others]]
+        warnings = [Text(f"note: {safe(warning)}", style="dim") for warning in analysis.quality.warnings[:rows]]
         parts += [Text(), *warnings] if warnings else []
     notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
     more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]

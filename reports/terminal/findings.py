@@ -13,7 +13,7 @@ from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.finding import Evidence, Finding, Remedy
 from ...analyzer.model.text import count, duration, packet_filter, safe
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
-from ..shared.quality import rank_cost
+from ..shared.quality import find_main, rank_cost
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""
@@ -51,7 +51,9 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
 def list_brief_findings(analysis: Analysis, width: int, shown: int, others: int) -> Iterator[RenderableType]:
     """Show the `shown` worst findings with their proof and one remedy, and `others` more in a line each."""
     ranked = sorted(analysis.findings, key=rank_cost)
+    main = find_main(analysis)
     grave = [finding for finding in ranked if finding.severity != "info" and finding.part_of is None]
+    grave = [main, *(finding for finding in grave if finding is not main)] if main else grave
     for number, finding in enumerate(grave[:shown], start=1):
         yield Text()
         yield _show_head(number, finding)
@@ -61,7 +63,9 @@ def list_brief_findings(analysis: Analysis, width: int, shown: int, others: int)
         parts += [_show_remedies(finding.remedies[:1], width - _INDENT)] if finding.remedies else []
         yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
     left = grave[shown:] + [finding for finding in ranked if finding not in grave]
-    if left and others:
+    if left and not others:
+        yield from more(len(left), "finding")
+    elif left:
         yield Text()
         yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
         severities = ["" if finding.severity == "info" else finding.severity for finding in left]

@@ -157,3 +157,25 @@ def test_an_answer_that_a_proxy_loses_is_in_a_finding(tmp_path: Path) -> None:
     analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
     finding = the(analysis, "rpc-errors")
     assert "failed 1 call that the server behind answered: OK became UNAVAILABLE" in finding.explanation
+
+
+@pytest.mark.parametrize(("answered_ms", "fails", "lost"), [(45, "reset", 3), (90, "reset", 0), (90, "trailers", 0)])
+def test_an_answer_that_comes_after_the_proxy_gave_up(tmp_path: Path, answered_ms: int, fails: str, lost: int) -> None:
+    """The proxy ends three calls after 30 ms, and the server behind answers them OK before or after that."""
+    front, back = Leg(), Leg()
+    pass_on(front, back, trace)
+    for number in range(10, 13):
+        begin = 100 * number
+        first, second = front.begin(20 + begin, trace(number)), back.begin(22 + begin, trace(number))
+        if lost:
+            back.end(answered_ms + begin, second)
+        front.at(50 + begin)
+        if fails == "reset":
+            first.cancel("server")
+        else:
+            front.end(50 + begin, first, status=4)
+        if not lost:
+            back.end(answered_ms + begin, second)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    (hop,) = analysis.hops
+    assert (analysis.totals.rpcs, hop.answers_lost) == (9, lost)

@@ -347,3 +347,26 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(300) == 0
+
+
+@pytest.mark.parametrize("command", ["analyze", "timeline", "verify", "compare", "export", *TABLES])
+def test_a_capture_is_never_written_over(tmp_path: Path, command: str) -> None:
+    capture = tmp_path / "run.pcap"
+    content = Path(recorded("impl-go.pcap")).read_bytes()
+    capture.write_bytes(content)
+    more = {"compare": [str(capture)], "timeline": ["--connection", "0"], "export": ["--format", "otlp"]}.get(
+        command, []
+    )
+    outcome = grpcdiag(command, str(capture), *more, "-o", str(capture))
+    assert (outcome.code, capture.read_bytes() == content) == (2, True)
+    assert "it is the capture itself" in outcome.err
+
+
+def test_a_limit_that_is_larger_than_any_table() -> None:
+    outcome = grpcdiag("rpcs", recorded("impl-go.pcap"), "--limit", str(10**20), "--format", "csv")
+    assert (outcome.code, len(outcome.text.splitlines()) > 1) == (0, True)
+
+
+def test_connections_that_began_before_the_capture_are_in_its_beginning() -> None:
+    shown = grpcdiag("connections", recorded("wild/etcd-late.pcap.zst"), "--from", "0", "--format", "csv")
+    assert [line.split(",")[0] for line in shown.text.splitlines()[1:]] == ["0", "1", "2", "3", "4", "5"]

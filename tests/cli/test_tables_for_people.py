@@ -14,11 +14,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+import typer
 from support import PATIENCE_S, Outcome, grpcdiag, recorded, run_here
 from terminals import Terminal
 
 from grpcdiag.analyzer.decode.runner import Origin
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.cli.support.pager import paged
 from grpcdiag.reports.tables import choose
 from grpcdiag.reports.tables.choose import Choice, ChoiceError, Chosen
 from grpcdiag.reports.tables.glance import BAR, LETTERS, Glance, draw_bar, shorten
@@ -296,6 +298,13 @@ def test_a_long_table_goes_through_the_pager(tmp_path: Path) -> None:
         shown = on_a_terminal(*options, pager=pager)
         assert "PAGED" not in shown
         assert shown.splitlines()[0].split()[:2] == ["time", "conn"]
+
+
+def test_a_pager_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PAGER", "no-such-pager")
+    with pytest.raises(typer.Exit), paged() as out:
+        out.write(b"a line")
+    assert "the pager 'no-such-pager' cannot be started" in capfd.readouterr().err
 
 
 def test_no_pager_without_a_terminal() -> None:

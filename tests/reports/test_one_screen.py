@@ -8,6 +8,7 @@ from support import ALL_CAPTURES, grpcdiag, recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.reports import terminal
+from grpcdiag.reports.shared.quality import find_main
 
 
 @pytest.mark.parametrize("files", ALL_CAPTURES)
@@ -24,6 +25,8 @@ def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
         assert text.count("\n") <= terminal.SCREEN, text
         assert analysis.verdict.text.split()[0] in text
         assert not grave or any(finding.id in text for finding in grave)
+        main = find_main(analysis)
+        assert main is None or main.id in text
 
 
 def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:

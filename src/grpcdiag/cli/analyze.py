@@ -28,6 +28,7 @@ from .support.common import (
     how,
     one_after_the_other,
     progress,
+    refuse_own_input,
     write,
 )
 from .support.measured import Client, Records, add_client, read_records
@@ -35,6 +36,7 @@ from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
@@ -108,8 +110,10 @@ def command(
         fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
     if clock and (len(files) < 2 or narrowed):
         fail(ONE_CLOCK if not narrowed else "--clock needs all RPCs: omit the options that select some", 2)
+    refuse_own_input(output, files)
     records = read_records(client or ())
     analyse = partial(_analyze, records=records, clock=clock)
+    report = partial(_report, format_=chosen_format, output=output, top=top, details=details or show_messages)
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
@@ -125,8 +129,8 @@ def command(
                 chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
                 analysis = _analyze_part(files, chosen, options, report_progress)
             else:
-                analysis = _analyze_whole(files, options, report_progress, chosen_format, output, analyse)
-        _report(analysis, chosen_format, output, top, details=details or show_messages)
+                analysis = _analyze_whole(files, options, report_progress, report, chosen_format, analyse)
+        report(analysis)
     if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
@@ -135,8 +139,8 @@ def _analyze_whole(
     files: list[str],
     chosen: DecodeOptions,
     report_progress: Progress | None,
+    report: Callable[[Analysis], None],
     format_: Format,
-    output: Path | None,
     analyse: Analyse,
 ) -> Analysis:
     """Analyze the capture. Without RPCs report what its connections show, and end the command."""
@@ -150,7 +154,7 @@ def _analyze_whole(
         shown = format_ is Format.json or (format_ is Format.terminal and has_content)
         if seen is None or not shown:
             raise
-        _report(seen, format_, output, None, details=False)
+        report(seen)
         if seen.tls is None:
             raise
         text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "

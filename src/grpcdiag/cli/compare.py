@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .support.common import UNREADABLE, KeyLog, Memory, Output, Ports, Quiet, decoding, fail, how, progress, say, write
+from .support.common import (
+    UNREADABLE,
+    KeyLog,
+    Memory,
+    Output,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    progress,
+    refuse_own_input,
+    say,
+    write,
+)
 from .support.completion import severities
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
@@ -59,6 +73,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Compare the same work in two captures: what differs, by how much, and why. With three or more: how it scales."""
+    refuse_own_input(output, [str(one) for one in captures])
     if len(captures) < 2:
         fail("compare needs two or more captures", WRONG_USAGE)
     if captures.count("-") > 1:

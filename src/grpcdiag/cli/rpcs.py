@@ -22,6 +22,7 @@ from .support.common import (
     fail,
     how,
     progress,
+    refuse_own_input,
     say,
 )
 from .support.sidecar import find_sidecar
@@ -82,6 +83,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Write one row per RPC; with captures of both ends, time by cause on each side."""
+    refuse_own_input(output, files)
     wanted = choose(
         format_,
         columns,

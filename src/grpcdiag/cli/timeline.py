@@ -23,6 +23,7 @@ from .support.common import (
     one_after_the_other,
     one_place,
     progress,
+    refuse_own_input,
     write,
 )
 from .support.terminal import Color, When, coloured, columns
@@ -64,6 +65,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Draw a timeline of one connection or stream: bursts of both directions, silences, blocked intervals by cause."""
+    refuse_own_input(output, files)
     one_after_the_other(from_, to)
     from ..analyzer.selection.selection import Selection
 

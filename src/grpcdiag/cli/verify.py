@@ -28,6 +28,7 @@ from .support.common import (
     fail,
     how,
     progress,
+    refuse_own_input,
     spooled,
     write,
 )
@@ -61,6 +62,7 @@ def command(
 
     Needs tshark and pyshark. Exits with 1 if a difference is not explained.
     """
+    refuse_own_input(output, files)
     from ..analyzer.verify.wireshark import WiresharkError, version
 
     gc.enable()  # pyshark creates objects for every packet

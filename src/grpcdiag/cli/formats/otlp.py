@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ...files.atomic_file import replacing
-from ..support.common import fail, progress, say, writing
+from ..support.common import fail, progress, refuse_own_input, say, writing
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions
@@ -28,8 +28,7 @@ def write_spans(files: list[str], chosen: DecodeOptions, output: Path | None, qu
         _write_pieces(pieces, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
-    if output.is_dir():
-        fail(f"cannot write {output}: it is a folder", 2)
+    refuse_own_input(output, files)
     with writing(output), replacing(output) as out:
         _write_pieces(pieces, out)
     if not quiet:

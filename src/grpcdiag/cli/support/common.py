@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
@@ -238,8 +238,10 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
-def refuse_own_input(output: Path, files: list[str]) -> None:
+def refuse_own_input(output: Path | None, files: Sequence[str]) -> None:
     """End the command if its output is a folder or one of the captures that it reads."""
+    if output is None:
+        return
     if output.is_dir() or any(output.exists() and Path(file).exists() and output.samefile(file) for file in files):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
 

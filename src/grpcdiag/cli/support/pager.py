@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
+from .common import fail
+
 PAGER = "less"
 """Unless the environment variable PAGER names another."""
 OPTIONS = "FRX"
 """Unless LESS has others: show colours, end after one screen, and leave the text there."""
+
+
+_NOT_STARTED = (126, 127)
+"""Exit codes of a shell that cannot start a command."""
 
 
 @contextmanager
@@ -36,6 +42,7 @@ def paged() -> Iterator[IO[bytes]]:
     try:
         with suppress(BrokenPipeError), process.stdin as out:
             yield out
-        process.wait()
+        if process.wait() in _NOT_STARTED:
+            fail(f"the pager {command!r} cannot be started: set PAGER, or PAGER=cat for none", 2)
     finally:
         signal.signal(signal.SIGINT, before)

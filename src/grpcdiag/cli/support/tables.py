@@ -28,6 +28,7 @@ from .common import (
     one_after_the_other,
     one_place,
     progress,
+    refuse_own_input,
     writing,
 )
 from .terminal import Color, When
@@ -123,6 +124,7 @@ def row_command(
         memory: Memory = None,
         quiet: Quiet = False,
     ) -> None:
+        refuse_own_input(output, files)
         wanted = choose(
             format_, columns, sort, limit, worst, connections=connection, stream=stream, from_ns=from_, to_ns=to
         )
