@@ -90,9 +90,13 @@ def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, 
         parts += [Text(), *ends]
         warnings = [Text(f"note: {safe(warning)}", style="dim") for warning in analysis.quality.warnings[:rows]]
         parts += [Text(), *warnings] if warnings else []
-    notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
-    more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]
-    return [*parts, Text(), Text(f"more ({', '.join(more)}): grpcdiag analyze --details", style="dim")]
+    notes = max(len(analysis.quality.warnings) - rows, 0) + len(list(list_not_judged(analysis)))
+    more = [
+        *(["packets and remedies"] if analysis.findings else []),
+        *([count(notes, "note")] if notes else []),
+        *_name_sections(analysis),
+    ]
+    return [*parts, Text(), Text(f"more ({', '.join(more)}): add --details", style="dim")] if more else parts
 
 
 def _name_sections(analysis: Analysis) -> Iterator[str]:

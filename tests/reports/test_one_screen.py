@@ -38,7 +38,7 @@ def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
     assert len(shown) == 3
     assert finding.remedies[0].knob.split("(")[0] in text
     assert "Wireshark" not in text
-    assert "more (packets, remedies): grpcdiag analyze --details" in text
+    assert "more (packets and remedies): add --details" in text
 
 
 def test_the_whole_report_is_asked_for() -> None:
