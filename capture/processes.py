@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pwd
 import select
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import Literal
 
 from ..analyzer import _core
 from . import tools
-from .errors import RecordingError, UsageError
+from .errors import RecordingError
 
 Detail = Literal["off", "on", "full"]
 """Nothing, scheduler events, or these and waits for locks."""
@@ -30,20 +29,10 @@ STOP_PATIENCE_S = 25.0
 _NO_RIGHTS = ("--inh-caps=-all", "--bounding-set=-all", "--")
 
 
-def check_pid(pid: int, user: pwd.struct_passwd | None) -> None:
-    """Check that a process exists and belongs to the user for whom root records. Raises UsageError."""
-    try:
-        owner = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
-    except OSError:
-        raise UsageError(f"--pid {pid}: there is no such process") from None
-    if user is not None and owner != user.pw_uid:
-        raise UsageError(f"--pid {pid}: the process belongs to another user")
-
-
 class Tracer:
     """A running tracer. It ends when this object is closed or its process ends."""
 
-    def __init__(self, stdout: int, pid: int | None, ports: Sequence[int], detail: Detail) -> None:
+    def __init__(self, stdout: int, ports: Sequence[int], detail: Detail) -> None:
         """Start it; the record goes to `stdout`. Raises RecordingError if it cannot record."""
         if os.geteuid() != 0:
             raise RecordingError("only root may record them (sudo grpcdiag capture ...)")
@@ -52,7 +41,6 @@ class Tracer:
             raise RecordingError("setpriv of util-linux is not installed")
         wanted = {
             "core": _core.__file__,
-            "pids": [pid] if pid else [],
             "parent": os.getpid(),
             "ports": list(ports),
             "full": detail == "full",

@@ -173,16 +173,6 @@ def measure_offset() -> tuple[int, int]:
     return best
 
 
-def list_threads(pid: int) -> list[tuple[int, int, str]]:
-    """List the threads of a process with their names."""
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                found.append((int(name), pid, read(f"/proc/{pid}/task/{name}/comm").strip()))
-    return found
-
-
 def list_cgroups(text: str) -> list[str]:
     """List the folders of a process's cgroups, with all above them; `text` is its file `cgroup`."""
     folders = []
@@ -293,10 +283,8 @@ class Tracer:
         self._instances.append(own)
         everything = Instance(root, "all", cpus)
         self._instances.append(everything)
-        tasks = [task for pid in self._wanted["pids"] for task in list_threads(pid)]
-        if self._wanted["parent"]:
-            tasks.append((self._wanted["parent"], self._wanted["parent"], "grpcdiag"))
-        write(f"{own.path}/set_event_pid", " ".join(str(thread) for thread, _, _ in tasks))
+        parent = self._wanted["parent"]
+        write(f"{own.path}/set_event_pid", str(parent))
         write(f"{own.path}/options/event-fork", "1")
         ports = [f"sport == {port} || dport == {port}" for port in self._wanted["ports"][:32]]
         if ports:
@@ -309,8 +297,6 @@ class Tracer:
             instance.open()
         formats = [*own.formats, *everything.formats]
         self._pages = self._core.TracePages(formats, os.urandom(32))
-        if self._wanted["pids"]:
-            self._quota.pid = self._wanted["pids"][0]
         offset, uncertainty = measure_offset()
         self._write_json(
             {
@@ -319,7 +305,7 @@ class Tracer:
                 "offset_ns": offset,
                 "uncertainty_ns": uncertainty,
                 "formats": formats,
-                "tasks": tasks,
+                "tasks": [(parent, parent, "grpcdiag")],
                 "processors": cpus,
                 "full": self._wanted["full"],
                 "started_time_ns": time.time_ns(),

@@ -17,7 +17,7 @@ It is a warning if that is 5 % of the RPC time, or of the time from the first to
 When it cannot tell
 -------------------
 Captures without a process record, or with one that is cut or lacks events. The moments of throttling are known to
-20 ms. The cgroup is that of COMMAND, or of `--pid`; children in other cgroups are not watched.
+20 ms. The cgroup is that of COMMAND; children in other cgroups are not watched.
 
 What would refute it
 --------------------

@@ -16,7 +16,7 @@ It is a warning if that is 5 % of the RPC time, or of the time from the first to
 When it cannot tell
 -------------------
 Captures without a process record, or with one that is cut or lacks events. Connections that were opened before the
-recording, or by another process than COMMAND, its children or `--pid`.
+recording, or by another process than COMMAND or its children.
 
 What would refute it
 --------------------

@@ -16,7 +16,7 @@ from support import wait_until
 
 from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.capture import processes, tracer
-from grpcdiag.capture.errors import RecordingError, UsageError
+from grpcdiag.capture.errors import RecordingError
 
 TRACEFS = Path("/sys/kernel/tracing")
 RECORD = "run.pcap.grpcdiag-processes"
@@ -62,7 +62,7 @@ def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) ->
 @pytest.mark.usefixtures("traced")
 def test_a_user_gets_the_file(home: Path) -> None:
     home.chmod(0o755)
-    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "0.1")
+    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", "1", "--processes", "on", "--", "sleep", "0.1")
     done = capture(*words, env={**os.environ, **AS_NOBODY})
     assert (home / RECORD).stat().st_uid == NOBODY, done.stderr
 
@@ -71,7 +71,7 @@ def test_a_user_gets_the_file(home: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_left_after_a_kill(number: int, tmp_path: Path) -> None:
     """The fixture looks for instances; the tracer ends with the pipe that its caller held."""
-    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "600")
+    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--processes", "on", "--", "sleep", "600")
     running = subprocess.Popen(arguments(*words), stderr=subprocess.DEVNULL, start_new_session=True)
     mine = re.compile(rf"{tracer.PREFIX}\d+-own")
     wait_until(lambda: any(mine.fullmatch(path.name) for path in (TRACEFS / "instances").iterdir()))
@@ -91,7 +91,7 @@ def test_a_full_disk_ends_the_record_and_is_told() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         with pytest.raises(RecordingError, match="No space left on device"):
-            processes.Tracer(full, None, [], "on")
+            processes.Tracer(full, [], "on")
     finally:
         os.close(full)
 
@@ -99,30 +99,34 @@ def test_a_full_disk_ends_the_record_and_is_told() -> None:
 def test_only_root_records_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RecordingError, match="only root may record them"):
-        processes.Tracer(1, None, [], "on")
+        processes.Tracer(1, [], "on")
 
 
 def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
     may_record()
     if (TRACEFS / "instances").is_dir() or os.geteuid() != 0:
         pytest.skip("tracefs is mounted, or only root may read it")
-    done = record(tmp_path)
+    done = record(tmp_path, "--processes", "on")
     assert "threads are not recorded, only packets: tracefs is not mounted" in done.stderr
     assert (done.returncode, (tmp_path / RECORD).exists()) == (0, False)
     assert "processes" not in json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
 
 
-def test_off_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(), ("--processes", "off")])
+def test_only_packets_are_recorded_by_default(words: tuple[str, ...], tmp_path: Path) -> None:
     may_record()
-    done = record(tmp_path, "--processes", "off")
+    done = record(tmp_path, *words)
     assert "threads" not in done.stderr
     assert not (tmp_path / RECORD).exists()
 
 
-def test_a_process_must_exist_and_belong_to_the_user() -> None:
-    with pytest.raises(UsageError, match="there is no such process"):
-        processes.check_pid(1 << 30, None)
-    processes.check_pid(os.getpid(), None)
+@pytest.mark.parametrize("words", [("-o", "-", "--", "true"), ("-o", "/dev/null", "--", "true")])
+def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
+    may_record()
+    done = subprocess.run(
+        arguments("-i", "lo", "-p", "1", "--processes", "on", *words), capture_output=True, check=True
+    )
+    assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
 
 
 def test_cgroups_of_both_versions_are_found() -> None:
