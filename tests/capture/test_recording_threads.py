@@ -129,6 +129,17 @@ def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
     assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
 
 
+def test_a_pid_namespace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, set_event_pid would name processes of the host."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "header_page").write_text("field: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n")
+    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026531836]"}.__getitem__)
+    tracer.check_kernel(str(tmp_path))
+    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026532201]"}.__getitem__)
+    with pytest.raises(tracer.Refused, match="not the kernel's"):
+        tracer.check_kernel(str(tmp_path))
+
+
 def test_cgroups_of_both_versions_are_found() -> None:
     base = tracer.CGROUPS
     assert tracer.list_cgroups("0::/app/pod\n") == [
