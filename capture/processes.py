@@ -58,6 +58,11 @@ class Tracer:
             self.stop()
             raise RecordingError(words or "the tracer does not answer")
 
+    @property
+    def pid(self) -> int:
+        """The tracer's process, by which its instances are named."""
+        return self._process.pid
+
     def _read_line(self) -> str:
         assert self._process.stderr is not None
         ready, until, text = select.poll(), time.monotonic() + START_PATIENCE_S, b""

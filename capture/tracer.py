@@ -30,8 +30,10 @@ OWN = {"sched": ["sched_waking"], "task": ["task_newtask", "task_rename"], "sock
 """Events of the command's threads alone."""
 FULL = {"syscalls": ["sys_enter_futex"]}
 """More of them, with --processes full."""
-ALL = {"sched": ["sched_switch"], "sock": ["inet_sock_set_state"]}
-"""Events of all threads: a processor is also busy with others, and interrupts accept connections."""
+ALL = {"sched": ["sched_switch"]}
+"""Events of all threads: a processor is also busy with others."""
+STATES = {"sock": ["inet_sock_set_state"]}
+"""Of the capture's ports, events of all threads, because interrupts accept connections; else the command's alone."""
 OPTIONAL = {"sock_send_length", "sys_enter_futex", "task_rename"}
 PERIOD_S = 0.02
 """Time between two drains."""
@@ -83,6 +85,13 @@ def check_kernel(root: str) -> None:
         raise Refused("its trace pages are not those of a little-endian 64-bit kernel")
     if os.readlink("/proc/self/ns/pid") != INITIAL_PIDS:  # set_event_pid takes the kernel's numbers
         raise Refused("process numbers in this container are not the kernel's")
+
+
+def filter_ports(ports: list[int]) -> str:
+    """Write the kernel's filter of events of sockets. Raises Refused."""
+    if len(ports) > MOST_PORTS:
+        raise Refused(f"{len(ports)} ports are too many, {MOST_PORTS} are possible")
+    return " || ".join(f"sport == {port} || dport == {port}" for port in ports)
 
 
 def remove_stale(root: str) -> None:
@@ -289,9 +298,9 @@ class Tracer:
         parent = self._wanted["parent"]
         write(f"{own.path}/set_event_pid", str(parent))
         write(f"{own.path}/options/event-fork", "1")
-        ports = [f"sport == {port} || dport == {port}" for port in self._wanted["ports"][:32]]
-        if ports:
-            write(f"{everything.path}/events/sock/inet_sock_set_state/filter", " || ".join(ports))
+        if ports := filter_ports(self._wanted["ports"]):
+            write(f"{everything.path}/events/sock/inet_sock_set_state/filter", ports)
+        (everything if ports else own).enable(STATES)
         own.enable(OWN)
         if self._wanted["full"]:
             own.enable(FULL)

@@ -87,6 +87,36 @@ def _has_child(pid: int, name: str) -> bool:
 
 
 @pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(("ports", "states"), [([], ["0", "1"]), (list(range(1, 33)), ["1", "0"])])
+def test_without_ports_only_connections_of_the_command_are_recorded(ports: list[int], states: list[str]) -> None:
+    """The other instance records all processes of the machine."""
+    sink = os.open("/dev/null", os.O_WRONLY)
+    running = processes.Tracer(sink, ports, "on")
+    try:
+        found = sorted(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*/events/sock/inet_sock_set_state/enable"))
+        assert [path.read_text().strip() for path in found] == states
+    finally:
+        assert running.stop() == ""
+        os.close(sink)
+
+
+@pytest.mark.usefixtures("traced")
+def test_connections_of_the_command_are_recorded_without_ports(tmp_path: Path) -> None:
+    port = free_port()
+    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "--filter", f"port {port}", "--processes", "on", "--")
+    done = capture(*words, *benchmark(port))
+    assert done.returncode == 0, done.stderr
+    assert any(sent for *_, sent in read_record((tmp_path / RECORD).read_bytes()).events.sockets())
+
+
+def test_too_many_ports_are_refused() -> None:
+    assert tracer.filter_ports([1, 2]) == "sport == 1 || dport == 1 || sport == 2 || dport == 2"
+    assert tracer.filter_ports(list(range(1, 33))).count("sport") == 32
+    with pytest.raises(tracer.Refused, match="33 ports are too many"):
+        tracer.filter_ports(list(range(1, 34)))
+
+
+@pytest.mark.usefixtures("traced")
 def test_a_full_disk_ends_the_record_and_is_told() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     try:
