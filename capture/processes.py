@@ -10,18 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from ..analyzer import _core
-from . import tools
+from . import tools, tracer
 from .errors import RecordingError
 
 Detail = Literal["off", "on", "full"]
 """Nothing, scheduler events, or these and waits for locks."""
 
-TRACER = Path(__file__).with_name("tracer.py")
-"""See there."""
 START_PATIENCE_S = 15.0
 """Longest time until events are recorded (heuristic: as for tcpdump)."""
 STOP_PATIENCE_S = 25.0
@@ -46,13 +43,14 @@ class Tracer:
             "full": detail == "full",
         }
         self._process = subprocess.Popen(
-            [setpriv, *_NO_RIGHTS, sys.executable, "-I", "-S", str(TRACER), json.dumps(wanted)],
+            [setpriv, *_NO_RIGHTS, sys.executable, "-I", "-S", tracer.__file__, json.dumps(wanted)],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the command, not for the recording
             cwd="/",
         )
+        self._answer: str | None = None
         words = self._read_line()
         if words != "ready":
             self.stop()
@@ -84,12 +82,15 @@ class Tracer:
     def stop(self) -> str:
         """Let the tracer write its last events and end; return why the record is incomplete, if it is.
 
-        A second call does nothing.
+        A second call returns the same.
         """
+        if self._answer is None:
+            self._answer = self._stop()
+        return self._answer
+
+    def _stop(self) -> str:
         assert self._process.stdin is not None
         assert self._process.stderr is not None
-        if self._process.stderr.closed:
-            return ""
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
@@ -99,4 +100,7 @@ class Tracer:
             code = self._process.wait()
         words = self._process.stderr.read().decode(errors="replace").strip()
         self._process.stderr.close()
+        if code < 0:  # a signal killed it
+            with contextlib.suppress(tracer.Refused, OSError):
+                tracer.remove_instances_of(self.pid)
         return words or f"exit code {code}" if code else ""

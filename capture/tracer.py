@@ -3,7 +3,7 @@
 It writes the record to standard output, which the caller opened, and opens nothing for writing but its own instances
 of tracefs. Standard input is a pipe: a line holds the command's process, and its end asks for an orderly stop. The
 kernel closes the pipe when the caller ends, even if it was killed. The instances are removed at the end; those of a
-tracer that was killed are removed by the next one.
+tracer that was killed are removed by its caller, or by the next tracer.
 
 The record is a sequence of blocks: a letter, four bytes of length, and the content (docs/processes.md).
 """
@@ -95,12 +95,40 @@ def filter_ports(ports: list[int]) -> str:
 
 
 def remove_stale(root: str) -> None:
-    """Remove instances of tracers that were killed."""
+    """Remove instances of tracers that were killed; before an instance of this process is made."""
     for name in os.listdir(f"{root}/instances"):
         owner = re.fullmatch(rf"{PREFIX}(\d+)-(own|all)", name)
-        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+        if owner and (int(owner[1]) == os.getpid() or not is_tracer(int(owner[1]))):
             with contextlib.suppress(OSError):
                 os.rmdir(f"{root}/instances/{name}")
+
+
+def is_tracer(pid: int) -> bool:
+    """Check whether a number is that of a running tracer; another process or thread may have got it since."""
+    try:
+        return os.path.basename(__file__) in read(f"/proc/{pid}/cmdline")
+    except OSError:
+        return False
+
+
+def remove_instance(path: str) -> None:
+    """Remove an instance with its rings."""
+    with contextlib.suppress(OSError):
+        write(f"{path}/tracing_on", "0")
+    for _ in range(50):  # events in flight keep an instance busy for a moment
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        if not os.path.exists(path):
+            return
+        time.sleep(PERIOD_S)
+
+
+def remove_instances_of(pid: int) -> None:
+    """Remove the instances of a tracer that was killed. Raises Refused and OSError."""
+    root = find_root()
+    check_kernel(root)
+    for name in ("own", "all"):
+        remove_instance(f"{root}/instances/{PREFIX}{pid}-{name}")
 
 
 class Instance:
@@ -112,8 +140,12 @@ class Instance:
         os.mkdir(self.path)
         self._pipes: list[int] = []
         self.formats: list[str] = []
-        write(f"{self.path}/trace_clock", "mono")
-        write(f"{self.path}/buffer_size_kb", str(min(BUFFER_KIB, MOST_BUFFERS_KIB // (2 * cpus))))
+        try:
+            write(f"{self.path}/trace_clock", "mono")
+            write(f"{self.path}/buffer_size_kb", str(min(BUFFER_KIB, MOST_BUFFERS_KIB // (2 * cpus))))
+        except OSError:  # no room for the rings
+            self.remove()
+            raise
 
     def enable(self, events: dict[str, list[str]]) -> None:
         """Enable events; those that this kernel lacks are left out if they are optional. Raises OSError."""
@@ -151,13 +183,7 @@ class Instance:
         for pipe in self._pipes:
             os.close(pipe)
         self._pipes.clear()
-        with contextlib.suppress(OSError):
-            self.stop()
-        for _ in range(50):  # events in flight keep an instance busy for a moment
-            with contextlib.suppress(OSError):
-                os.rmdir(self.path)
-                return
-            time.sleep(PERIOD_S)
+        remove_instance(self.path)
 
 
 def read_pages(pipe: int) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,6 +159,48 @@ def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
         arguments("-i", "lo", "-p", "1", "--processes", "on", *words), capture_output=True, check=True
     )
     assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
+
+
+def test_an_instance_without_room_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "instances").mkdir()
+    tried = []
+
+    def refuse(path: str, text: str) -> None:
+        tried.append(path.rpartition("/")[2])
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
+
+    monkeypatch.setattr(tracer, "write", refuse)
+    with pytest.raises(OSError, match="Cannot allocate"):
+        tracer.Instance(str(tmp_path), "own", 2)
+    assert tried == ["trace_clock", "tracing_on"]
+    assert not list((tmp_path / "instances").iterdir())
+
+
+def test_instances_of_processes_that_are_no_tracers_are_removed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen([*words, tracer.__file__], stdin=subprocess.PIPE) as like,
+        subprocess.Popen(words, stdin=subprocess.PIPE) as other,
+    ):
+        names = {pid: f"{tracer.PREFIX}{pid}-own" for pid in (like.pid, other.pid, os.getpid(), 1 << 30)}
+        for name in (*names.values(), "another"):
+            (tmp_path / "instances" / name).mkdir(parents=True)
+        wait_until(lambda: tracer.is_tracer(like.pid))
+        tracer.remove_stale(str(tmp_path))
+        assert {path.name for path in (tmp_path / "instances").iterdir()} == {names[like.pid], "another"}
+        like.communicate(b"\n")
+        other.communicate(b"\n")
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_killed_tracer_leaves_no_instance_and_is_told_each_time() -> None:
+    sink = os.open("/dev/null", os.O_WRONLY)
+    running = processes.Tracer(sink, [], "on")
+    assert list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    os.kill(running.pid, signal.SIGKILL)
+    assert running.stop() == running.stop() == "exit code -9"
+    assert not list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    os.close(sink)
 
 
 def test_a_pid_namespace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
