@@ -233,41 +233,42 @@ class Quota:
         """Begin without a process."""
         self.pid: int | None = None
         self.throttled: list[tuple[int, int]] = []
+        self.throttled_ns = 0
         self.processors: float | None = None
-        self._total = -1
+        self._counts: dict[str, int] = {}
         self._places = ""
         self._folders: list[str] = []
         self._period_ns = 100_000_000
         self._last_ns = 0
 
     def look(self) -> None:
-        """Note how long was throttled since the last look."""
+        """Note how long the cgroup that was throttled most was throttled since the last look."""
         if self.pid is None:
             return
         with contextlib.suppress(OSError, ValueError):  # the process may have ended
             text = read(f"/proc/{self.pid}/cgroup")
             if text != self._places:
                 found = [one for one in list_cgroups(text) if os.path.exists(f"{one}/cpu.stat")]
-                self._places, self._folders, self._total = text, found, -1
+                self._places, self._folders, self._counts = text, found, {}
                 self._read_limit()
-        now, total = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._sum()
-        if total is None:
-            return
-        if self._total >= 0 and total > self._total:
-            lasted = min(total - self._total, self._period_ns)
-            start = max(self._last_ns - lasted, self.throttled[-1][1] if self.throttled else 0)
+        now, counts = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._count()
+        # a cgroup and those above it may be throttled at once, so their times do not add up
+        grown = max((count - self._counts.get(folder, count) for folder, count in counts.items()), default=0)
+        if grown > 0:
+            start = max(self._last_ns - min(grown, self._period_ns), self.throttled[-1][1] if self.throttled else 0)
             self.throttled.append((start, now))
-        self._total, self._last_ns = total, now
+            self.throttled_ns += grown
+        self._counts, self._last_ns = self._counts | counts, now
 
-    def _sum(self) -> int | None:
-        total = None
+    def _count(self) -> dict[str, int]:
+        """Read how many nanoseconds each cgroup was throttled in all."""
+        counts = {}
         for folder in self._folders:
             with contextlib.suppress(OSError):
-                text = read(f"{folder}/cpu.stat")
-                for name, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
-                    found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
-                    total = (total or 0) + int(found[1]) * scale if found else total
-        return total
+                found = re.search(r"^throttled_(usec|time) (\d+)", read(f"{folder}/cpu.stat"), re.MULTILINE)
+                if found:
+                    counts[folder] = int(found[2]) * (1000 if found[1] == "usec" else 1)
+        return counts
 
     def _read_limit(self) -> None:
         for folder in self._folders:
@@ -393,6 +394,7 @@ class Tracer:
                 "uncertainty_ns": uncertainty,
                 "lost_events": sum(instance.count_lost() for instance in self._instances),
                 "throttled": self._quota.throttled,
+                "throttled_ns": self._quota.throttled_ns,
                 "quota_processors": self._quota.processors,
                 "cut": self._written >= MOST_BYTES,
                 "cost_ns": time.process_time_ns(),

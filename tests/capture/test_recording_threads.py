@@ -239,9 +239,23 @@ def test_throttled_time_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / "cpu.stat").write_text(f"usage_usec 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
         quota.look()
     assert quota.processors == 0.4
+    assert quota.throttled_ns == 31_000_000
     assert len(quota.throttled) == 2
     (first, end), (second, last) = quota.throttled
     assert first < end <= second < last
+
+
+def test_cgroups_that_are_throttled_at_once_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "list_cgroups", lambda text: [str(tmp_path / "pod/app"), str(tmp_path / "pod")])
+    (tmp_path / "pod/app").mkdir(parents=True)
+    quota = tracer.Quota()
+    quota.pid = os.getpid()
+    for app, pod in ((5, 7), (25, 57), (65, 57)):
+        (tmp_path / "pod/app/cpu.stat").write_text(f"throttled_usec {app}\n")  # version 2
+        (tmp_path / "pod/cpu.stat").write_text(f"throttled_time {pod}000\n")  # version 1
+        quota.look()
+    assert quota.throttled_ns == 90_000
+    assert len(quota.throttled) == 2
 
 
 def test_a_record_of_another_kind_is_refused() -> None:
