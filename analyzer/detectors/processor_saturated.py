@@ -7,9 +7,9 @@ processes. The packets alone show a slow client or a slow server.
 
 How it is decided
 -----------------
-`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded host had to act,
-the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals,
-and half of their time in which a thread was ready and its processor ran something else.
+`grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded host
+had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such
+intervals, and half of their time in which a thread was ready and its processor ran something else.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
