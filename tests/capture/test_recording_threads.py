@@ -17,8 +17,9 @@ from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port
 from support import wait_until
 
 from grpcdiag.analyzer.processes.record import RecordError, read_record
-from grpcdiag.capture import processes, tracer
+from grpcdiag.capture import processes, recording, tracer
 from grpcdiag.capture.errors import RecordingError
+from grpcdiag.capture.plan import Plan
 
 TRACEFS = Path("/sys/kernel/tracing")
 RECORD = "run.pcap.grpcdiag-processes"
@@ -159,6 +160,24 @@ def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
         arguments("-i", "lo", "-p", "1", "--processes", "on", *words), capture_output=True, check=True
     )
     assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
+
+
+@pytest.mark.usefixtures("traced")
+def test_an_incomplete_record_is_told_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The full disk stops the tracer first, the end of the recording a second time."""
+
+    class Killed(processes.Tracer):
+        def follow(self, pid: int) -> None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(processes, "Tracer", Killed)
+    monkeypatch.setattr(recording, "LEAST_FREE", 1 << 62)
+    output = str(tmp_path / "run.pcap")
+    plan = Plan(("sleep", "1"), output, "lo", "port 1", (1,), processes="on", patience_s=0)
+    said: list[str] = []
+    problems = recording.record(plan, said.append).problems
+    assert any("the disk is almost full" in line for line in said)
+    assert "the record of threads is incomplete: exit code -9" in problems
 
 
 def test_an_instance_without_room_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
