@@ -33,8 +33,6 @@ class Plan:
     """Time between two samples of sockets; 0 for none."""
     processes: Detail = "off"
     """What is recorded of the command's threads."""
-    pid: int | None = None
-    """A process whose threads are recorded, too."""
     also: tuple[str, ...] = ()
     """Other hosts that record the same, over ssh."""
     version: str = ""

@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pwd
 import select
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from ..analyzer import _core
-from . import tools
-from .errors import RecordingError, UsageError
+from . import tools, tracer
+from .errors import RecordingError
 
 Detail = Literal["off", "on", "full"]
 """Nothing, scheduler events, or these and waits for locks."""
 
-TRACER = Path(__file__).with_name("tracer.py")
-"""See there."""
 START_PATIENCE_S = 15.0
 """Longest time until events are recorded (heuristic: as for tcpdump)."""
 STOP_PATIENCE_S = 25.0
@@ -30,20 +26,10 @@ STOP_PATIENCE_S = 25.0
 _NO_RIGHTS = ("--inh-caps=-all", "--bounding-set=-all", "--")
 
 
-def check_pid(pid: int, user: pwd.struct_passwd | None) -> None:
-    """Check that a process exists and belongs to the user for whom root records. Raises UsageError."""
-    try:
-        owner = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
-    except OSError:
-        raise UsageError(f"--pid {pid}: there is no such process") from None
-    if user is not None and owner != user.pw_uid:
-        raise UsageError(f"--pid {pid}: the process belongs to another user")
-
-
 class Tracer:
     """A running tracer. It ends when this object is closed or its process ends."""
 
-    def __init__(self, stdout: int, pid: int | None, ports: Sequence[int], detail: Detail) -> None:
+    def __init__(self, stdout: int, ports: Sequence[int], detail: Detail) -> None:
         """Start it; the record goes to `stdout`. Raises RecordingError if it cannot record."""
         if os.geteuid() != 0:
             raise RecordingError("only root may record them (sudo grpcdiag capture ...)")
@@ -52,23 +38,28 @@ class Tracer:
             raise RecordingError("setpriv of util-linux is not installed")
         wanted = {
             "core": _core.__file__,
-            "pids": [pid] if pid else [],
             "parent": os.getpid(),
             "ports": list(ports),
             "full": detail == "full",
         }
         self._process = subprocess.Popen(
-            [setpriv, *_NO_RIGHTS, sys.executable, "-I", "-S", str(TRACER), json.dumps(wanted)],
+            [setpriv, *_NO_RIGHTS, sys.executable, "-I", "-S", tracer.__file__, json.dumps(wanted)],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the command, not for the recording
             cwd="/",
         )
+        self._answer: str | None = None
         words = self._read_line()
         if words != "ready":
             self.stop()
             raise RecordingError(words or "the tracer does not answer")
+
+    @property
+    def pid(self) -> int:
+        """The tracer's process, by which its instances are named."""
+        return self._process.pid
 
     def _read_line(self) -> str:
         assert self._process.stderr is not None
@@ -91,12 +82,15 @@ class Tracer:
     def stop(self) -> str:
         """Let the tracer write its last events and end; return why the record is incomplete, if it is.
 
-        A second call does nothing.
+        A second call returns the same.
         """
+        if self._answer is None:
+            self._answer = self._stop()
+        return self._answer
+
+    def _stop(self) -> str:
         assert self._process.stdin is not None
         assert self._process.stderr is not None
-        if self._process.stderr.closed:
-            return ""
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
@@ -106,4 +100,7 @@ class Tracer:
             code = self._process.wait()
         words = self._process.stderr.read().decode(errors="replace").strip()
         self._process.stderr.close()
+        if code < 0:  # a signal killed it
+            with contextlib.suppress(tracer.Refused, OSError):
+                tracer.remove_instances_of(self.pid)
         return words or f"exit code {code}" if code else ""

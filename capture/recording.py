@@ -52,8 +52,6 @@ class Recording:
         self.user = command.choose_user(plan.user)
         if plan.arguments:
             command.locate(plan.arguments[0])
-        if plan.pid is not None:
-            processes.check_pid(plan.pid, self.user)
         self._output: Output | None = None
         self._tcpdump: Tcpdump | None = None
         self._sampler: Sampler | None = None
@@ -155,10 +153,13 @@ class Recording:
     def _trace(self, stack: contextlib.ExitStack) -> None:
         """Start recording threads if that is wanted and possible."""
         output, plan = self._output, self.plan
-        if plan.processes == "off" or output is None or output.device or not (plan.arguments or plan.pid):
+        if plan.processes == "off":
+            return
+        if output is None or output.device or not plan.arguments:
+            self._tell("threads are not recorded, only packets: that needs a COMMAND and a file")
             return
         try:
-            self._tracer = processes.Tracer(output.processes(), plan.pid, plan.ports, plan.processes)
+            self._tracer = processes.Tracer(output.processes(), plan.ports, plan.processes)
         except (RecordingError, OSError) as error:
             output.drop_processes()
             self._tell(f"threads are not recorded, only packets: {error}")
@@ -174,7 +175,7 @@ class Recording:
             return
         # a stream and a command cannot both write to standard output
         running = command.Command(self.plan.arguments, self.user, None if self._output else 2)
-        if self._tracer and not self.plan.pid:
+        if self._tracer:
             self._tracer.follow(running.pid)
         self._keep()
         started = time.time_ns()

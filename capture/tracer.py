@@ -3,7 +3,7 @@
 It writes the record to standard output, which the caller opened, and opens nothing for writing but its own instances
 of tracefs. Standard input is a pipe: a line holds the command's process, and its end asks for an orderly stop. The
 kernel closes the pipe when the caller ends, even if it was killed. The instances are removed at the end; those of a
-tracer that was killed are removed by the next one.
+tracer that was killed are removed by its caller, or by the next tracer.
 
 The record is a sequence of blocks: a letter, four bytes of length, and the content (docs/processes.md).
 """
@@ -30,8 +30,10 @@ OWN = {"sched": ["sched_waking"], "task": ["task_newtask", "task_rename"], "sock
 """Events of the command's threads alone."""
 FULL = {"syscalls": ["sys_enter_futex"]}
 """More of them, with --processes full."""
-ALL = {"sched": ["sched_switch"], "sock": ["inet_sock_set_state"]}
-"""Events of all threads: a processor is also busy with others, and interrupts accept connections."""
+ALL = {"sched": ["sched_switch"]}
+"""Events of all threads: a processor is also busy with others."""
+STATES = {"sock": ["inet_sock_set_state"]}
+"""Of the capture's ports, events of all threads, because interrupts accept connections; else the command's alone."""
 OPTIONAL = {"sock_send_length", "sys_enter_futex", "task_rename"}
 PERIOD_S = 0.02
 """Time between two drains."""
@@ -41,6 +43,10 @@ MOST_BUFFERS_KIB = 524_288
 """Most memory of all rings."""
 MOST_AT_ONCE = 16 << 20
 """Most bytes of a ring that are read at once."""
+MOST_PORTS = 32
+"""Most ports of the kernel's filter of sockets (heuristic: more than a test names)."""
+INITIAL_PIDS = "pid:[4026531836]"
+"""The PID namespace of the kernel's own numbers (PROC_PID_INIT_INO, include/linux/proc_ns.h)."""
 PAGE = 65_536
 """Most bytes of a page; the usual is 4,096."""
 MOST_BYTES = 256 << 20
@@ -77,18 +83,52 @@ def check_kernel(root: str) -> None:
     header = read(f"{root}/events/header_page")
     if sys.byteorder != "little" or not re.search(r"commit;\s*offset:8;\s*size:8;", header):
         raise Refused("its trace pages are not those of a little-endian 64-bit kernel")
-    names = re.search(r"^NSpid:(.*)$", read("/proc/self/status"), re.MULTILINE)
-    if names and len(names[1].split()) > 1:
+    if os.readlink("/proc/self/ns/pid") != INITIAL_PIDS:  # set_event_pid takes the kernel's numbers
         raise Refused("process numbers in this container are not the kernel's")
 
 
+def filter_ports(ports: list[int]) -> str:
+    """Write the kernel's filter of events of sockets. Raises Refused."""
+    if len(ports) > MOST_PORTS:
+        raise Refused(f"{len(ports)} ports are too many, {MOST_PORTS} are possible")
+    return " || ".join(f"sport == {port} || dport == {port}" for port in ports)
+
+
 def remove_stale(root: str) -> None:
-    """Remove instances of tracers that were killed."""
+    """Remove instances of tracers that were killed; before an instance of this process is made."""
     for name in os.listdir(f"{root}/instances"):
         owner = re.fullmatch(rf"{PREFIX}(\d+)-(own|all)", name)
-        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+        if owner and (int(owner[1]) == os.getpid() or not is_tracer(int(owner[1]))):
             with contextlib.suppress(OSError):
                 os.rmdir(f"{root}/instances/{name}")
+
+
+def is_tracer(pid: int) -> bool:
+    """Check whether a number is that of a running tracer; another process or thread may have got it since."""
+    try:
+        return os.path.basename(__file__) in read(f"/proc/{pid}/cmdline")
+    except OSError:
+        return False
+
+
+def remove_instance(path: str) -> None:
+    """Remove an instance with its rings."""
+    with contextlib.suppress(OSError):
+        write(f"{path}/tracing_on", "0")
+    for _ in range(50):  # events in flight keep an instance busy for a moment
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        if not os.path.exists(path):
+            return
+        time.sleep(PERIOD_S)
+
+
+def remove_instances_of(pid: int) -> None:
+    """Remove the instances of a tracer that was killed. Raises Refused and OSError."""
+    root = find_root()
+    check_kernel(root)
+    for name in ("own", "all"):
+        remove_instance(f"{root}/instances/{PREFIX}{pid}-{name}")
 
 
 class Instance:
@@ -100,8 +140,12 @@ class Instance:
         os.mkdir(self.path)
         self._pipes: list[int] = []
         self.formats: list[str] = []
-        write(f"{self.path}/trace_clock", "mono")
-        write(f"{self.path}/buffer_size_kb", str(min(BUFFER_KIB, MOST_BUFFERS_KIB // (2 * cpus))))
+        try:
+            write(f"{self.path}/trace_clock", "mono")
+            write(f"{self.path}/buffer_size_kb", str(min(BUFFER_KIB, MOST_BUFFERS_KIB // (2 * cpus))))
+        except OSError:  # no room for the rings
+            self.remove()
+            raise
 
     def enable(self, events: dict[str, list[str]]) -> None:
         """Enable events; those that this kernel lacks are left out if they are optional. Raises OSError."""
@@ -139,13 +183,7 @@ class Instance:
         for pipe in self._pipes:
             os.close(pipe)
         self._pipes.clear()
-        with contextlib.suppress(OSError):
-            self.stop()
-        for _ in range(50):  # events in flight keep an instance busy for a moment
-            with contextlib.suppress(OSError):
-                os.rmdir(self.path)
-                return
-            time.sleep(PERIOD_S)
+        remove_instance(self.path)
 
 
 def read_pages(pipe: int) -> Any:
@@ -173,16 +211,6 @@ def measure_offset() -> tuple[int, int]:
     return best
 
 
-def list_threads(pid: int) -> list[tuple[int, int, str]]:
-    """List the threads of a process with their names."""
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                found.append((int(name), pid, read(f"/proc/{pid}/task/{name}/comm").strip()))
-    return found
-
-
 def list_cgroups(text: str) -> list[str]:
     """List the folders of a process's cgroups, with all above them; `text` is its file `cgroup`."""
     folders = []
@@ -205,41 +233,42 @@ class Quota:
         """Begin without a process."""
         self.pid: int | None = None
         self.throttled: list[tuple[int, int]] = []
+        self.throttled_ns = 0
         self.processors: float | None = None
-        self._total = -1
+        self._counts: dict[str, int] = {}
         self._places = ""
         self._folders: list[str] = []
         self._period_ns = 100_000_000
         self._last_ns = 0
 
     def look(self) -> None:
-        """Note how long was throttled since the last look."""
+        """Note how long the cgroup that was throttled most was throttled since the last look."""
         if self.pid is None:
             return
         with contextlib.suppress(OSError, ValueError):  # the process may have ended
             text = read(f"/proc/{self.pid}/cgroup")
             if text != self._places:
                 found = [one for one in list_cgroups(text) if os.path.exists(f"{one}/cpu.stat")]
-                self._places, self._folders, self._total = text, found, -1
+                self._places, self._folders, self._counts = text, found, {}
                 self._read_limit()
-        now, total = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._sum()
-        if total is None:
-            return
-        if self._total >= 0 and total > self._total:
-            lasted = min(total - self._total, self._period_ns)
-            start = max(self._last_ns - lasted, self.throttled[-1][1] if self.throttled else 0)
+        now, counts = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._count()
+        # a cgroup and those above it may be throttled at once, so their times do not add up
+        grown = max((count - self._counts.get(folder, count) for folder, count in counts.items()), default=0)
+        if grown > 0:
+            start = max(self._last_ns - min(grown, self._period_ns), self.throttled[-1][1] if self.throttled else 0)
             self.throttled.append((start, now))
-        self._total, self._last_ns = total, now
+            self.throttled_ns += grown
+        self._counts, self._last_ns = self._counts | counts, now
 
-    def _sum(self) -> int | None:
-        total = None
+    def _count(self) -> dict[str, int]:
+        """Read how many nanoseconds each cgroup was throttled in all."""
+        counts = {}
         for folder in self._folders:
             with contextlib.suppress(OSError):
-                text = read(f"{folder}/cpu.stat")
-                for name, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
-                    found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
-                    total = (total or 0) + int(found[1]) * scale if found else total
-        return total
+                found = re.search(r"^throttled_(usec|time) (\d+)", read(f"{folder}/cpu.stat"), re.MULTILINE)
+                if found:
+                    counts[folder] = int(found[2]) * (1000 if found[1] == "usec" else 1)
+        return counts
 
     def _read_limit(self) -> None:
         for folder in self._folders:
@@ -293,14 +322,12 @@ class Tracer:
         self._instances.append(own)
         everything = Instance(root, "all", cpus)
         self._instances.append(everything)
-        tasks = [task for pid in self._wanted["pids"] for task in list_threads(pid)]
-        if self._wanted["parent"]:
-            tasks.append((self._wanted["parent"], self._wanted["parent"], "grpcdiag"))
-        write(f"{own.path}/set_event_pid", " ".join(str(thread) for thread, _, _ in tasks))
+        parent = self._wanted["parent"]
+        write(f"{own.path}/set_event_pid", str(parent))
         write(f"{own.path}/options/event-fork", "1")
-        ports = [f"sport == {port} || dport == {port}" for port in self._wanted["ports"][:32]]
-        if ports:
-            write(f"{everything.path}/events/sock/inet_sock_set_state/filter", " || ".join(ports))
+        if ports := filter_ports(self._wanted["ports"]):
+            write(f"{everything.path}/events/sock/inet_sock_set_state/filter", ports)
+        (everything if ports else own).enable(STATES)
         own.enable(OWN)
         if self._wanted["full"]:
             own.enable(FULL)
@@ -309,8 +336,6 @@ class Tracer:
             instance.open()
         formats = [*own.formats, *everything.formats]
         self._pages = self._core.TracePages(formats, os.urandom(32))
-        if self._wanted["pids"]:
-            self._quota.pid = self._wanted["pids"][0]
         offset, uncertainty = measure_offset()
         self._write_json(
             {
@@ -319,7 +344,7 @@ class Tracer:
                 "offset_ns": offset,
                 "uncertainty_ns": uncertainty,
                 "formats": formats,
-                "tasks": tasks,
+                "tasks": [(parent, parent, "grpcdiag")],
                 "processors": cpus,
                 "full": self._wanted["full"],
                 "started_time_ns": time.time_ns(),
@@ -369,6 +394,7 @@ class Tracer:
                 "uncertainty_ns": uncertainty,
                 "lost_events": sum(instance.count_lost() for instance in self._instances),
                 "throttled": self._quota.throttled,
+                "throttled_ns": self._quota.throttled_ns,
                 "quota_processors": self._quota.processors,
                 "cut": self._written >= MOST_BYTES,
                 "cost_ns": time.process_time_ns(),

@@ -7,17 +7,17 @@ all its threads until the next period, by default up to 100 ms. Packets show pau
 
 How it is decided
 -----------------
-`grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup and of those
-above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor ran no thread
-of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host had to act,
-and 10 % of their time throttled.
+`grpcdiag capture --processes on` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup
+and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor
+ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host
+had to act, and 10 % of their time throttled.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
 When it cannot tell
 -------------------
 Captures without a process record, or with one that is cut or lacks events. The moments of throttling are known to
-20 ms. The cgroup is that of COMMAND, or of `--pid`; children in other cgroups are not watched.
+20 ms. The cgroup is that of COMMAND; children in other cgroups are not watched.
 
 What would refute it
 --------------------

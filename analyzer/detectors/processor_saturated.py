@@ -7,16 +7,16 @@ processes. The packets alone show a slow client or a slow server.
 
 How it is decided
 -----------------
-`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded host had to act,
-the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals,
-and half of their time in which a thread was ready and its processor ran something else.
+`grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded host
+had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such
+intervals, and half of their time in which a thread was ready and its processor ran something else.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
 When it cannot tell
 -------------------
 Captures without a process record, or with one that is cut or lacks events. Connections that were opened before the
-recording, or by another process than COMMAND, its children or `--pid`.
+recording, or by another process than COMMAND or its children.
 
 What would refute it
 --------------------

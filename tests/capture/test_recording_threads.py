@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port
 from support import wait_until
 
 from grpcdiag.analyzer.processes.record import RecordError, read_record
-from grpcdiag.capture import processes, tracer
-from grpcdiag.capture.errors import RecordingError, UsageError
+from grpcdiag.capture import processes, recording, tracer
+from grpcdiag.capture.errors import RecordingError
+from grpcdiag.capture.plan import Plan
 
 TRACEFS = Path("/sys/kernel/tracing")
 RECORD = "run.pcap.grpcdiag-processes"
@@ -62,7 +65,7 @@ def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) ->
 @pytest.mark.usefixtures("traced")
 def test_a_user_gets_the_file(home: Path) -> None:
     home.chmod(0o755)
-    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "0.1")
+    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", "1", "--processes", "on", "--", "sleep", "0.1")
     done = capture(*words, env={**os.environ, **AS_NOBODY})
     assert (home / RECORD).stat().st_uid == NOBODY, done.stderr
 
@@ -71,7 +74,7 @@ def test_a_user_gets_the_file(home: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_left_after_a_kill(number: int, tmp_path: Path) -> None:
     """The fixture looks for instances; the tracer ends with the pipe that its caller held."""
-    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--", "sleep", "600")
+    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--processes", "on", "--", "sleep", "600")
     running = subprocess.Popen(arguments(*words), stderr=subprocess.DEVNULL, start_new_session=True)
     mine = re.compile(rf"{tracer.PREFIX}\d+-own")
     wait_until(lambda: any(mine.fullmatch(path.name) for path in (TRACEFS / "instances").iterdir()))
@@ -87,11 +90,41 @@ def _has_child(pid: int, name: str) -> bool:
 
 
 @pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(("ports", "states"), [([], ["0", "1"]), (list(range(1, 33)), ["1", "0"])])
+def test_without_ports_only_connections_of_the_command_are_recorded(ports: list[int], states: list[str]) -> None:
+    """The other instance records all processes of the machine."""
+    sink = os.open("/dev/null", os.O_WRONLY)
+    running = processes.Tracer(sink, ports, "on")
+    try:
+        found = sorted(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*/events/sock/inet_sock_set_state/enable"))
+        assert [path.read_text().strip() for path in found] == states
+    finally:
+        assert running.stop() == ""
+        os.close(sink)
+
+
+@pytest.mark.usefixtures("traced")
+def test_connections_of_the_command_are_recorded_without_ports(tmp_path: Path) -> None:
+    port = free_port()
+    words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "--filter", f"port {port}", "--processes", "on", "--")
+    done = capture(*words, *benchmark(port))
+    assert done.returncode == 0, done.stderr
+    assert any(sent for *_, sent in read_record((tmp_path / RECORD).read_bytes()).events.sockets())
+
+
+def test_too_many_ports_are_refused() -> None:
+    assert tracer.filter_ports([1, 2]) == "sport == 1 || dport == 1 || sport == 2 || dport == 2"
+    assert tracer.filter_ports(list(range(1, 33))).count("sport") == 32
+    with pytest.raises(tracer.Refused, match="33 ports are too many"):
+        tracer.filter_ports(list(range(1, 34)))
+
+
+@pytest.mark.usefixtures("traced")
 def test_a_full_disk_ends_the_record_and_is_told() -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         with pytest.raises(RecordingError, match="No space left on device"):
-            processes.Tracer(full, None, [], "on")
+            processes.Tracer(full, [], "on")
     finally:
         os.close(full)
 
@@ -99,30 +132,105 @@ def test_a_full_disk_ends_the_record_and_is_told() -> None:
 def test_only_root_records_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(RecordingError, match="only root may record them"):
-        processes.Tracer(1, None, [], "on")
+        processes.Tracer(1, [], "on")
 
 
 def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
     may_record()
     if (TRACEFS / "instances").is_dir() or os.geteuid() != 0:
         pytest.skip("tracefs is mounted, or only root may read it")
-    done = record(tmp_path)
+    done = record(tmp_path, "--processes", "on")
     assert "threads are not recorded, only packets: tracefs is not mounted" in done.stderr
     assert (done.returncode, (tmp_path / RECORD).exists()) == (0, False)
     assert "processes" not in json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
 
 
-def test_off_says_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(), ("--processes", "off")])
+def test_only_packets_are_recorded_by_default(words: tuple[str, ...], tmp_path: Path) -> None:
     may_record()
-    done = record(tmp_path, "--processes", "off")
+    done = record(tmp_path, *words)
     assert "threads" not in done.stderr
     assert not (tmp_path / RECORD).exists()
 
 
-def test_a_process_must_exist_and_belong_to_the_user() -> None:
-    with pytest.raises(UsageError, match="there is no such process"):
-        processes.check_pid(1 << 30, None)
-    processes.check_pid(os.getpid(), None)
+@pytest.mark.parametrize("words", [("-o", "-", "--", "true"), ("-o", "/dev/null", "--", "true")])
+def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
+    may_record()
+    done = subprocess.run(
+        arguments("-i", "lo", "-p", "1", "--processes", "on", *words), capture_output=True, check=True
+    )
+    assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
+
+
+@pytest.mark.usefixtures("traced")
+def test_an_incomplete_record_is_told_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The full disk stops the tracer first, the end of the recording a second time."""
+
+    class Killed(processes.Tracer):
+        def follow(self, pid: int) -> None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    monkeypatch.setattr(processes, "Tracer", Killed)
+    monkeypatch.setattr(recording, "LEAST_FREE", 1 << 62)
+    output = str(tmp_path / "run.pcap")
+    plan = Plan(("sleep", "1"), output, "lo", "port 1", (1,), processes="on", patience_s=0)
+    said: list[str] = []
+    problems = recording.record(plan, said.append).problems
+    assert any("the disk is almost full" in line for line in said)
+    assert "the record of threads is incomplete: exit code -9" in problems
+
+
+def test_an_instance_without_room_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "instances").mkdir()
+    tried = []
+
+    def refuse(path: str, text: str) -> None:
+        tried.append(path.rpartition("/")[2])
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
+
+    monkeypatch.setattr(tracer, "write", refuse)
+    with pytest.raises(OSError, match="Cannot allocate"):
+        tracer.Instance(str(tmp_path), "own", 2)
+    assert tried == ["trace_clock", "tracing_on"]
+    assert not list((tmp_path / "instances").iterdir())
+
+
+def test_instances_of_processes_that_are_no_tracers_are_removed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen([*words, tracer.__file__], stdin=subprocess.PIPE) as like,
+        subprocess.Popen(words, stdin=subprocess.PIPE) as other,
+    ):
+        names = {pid: f"{tracer.PREFIX}{pid}-own" for pid in (like.pid, other.pid, os.getpid(), 1 << 30)}
+        for name in (*names.values(), "another"):
+            (tmp_path / "instances" / name).mkdir(parents=True)
+        wait_until(lambda: tracer.is_tracer(like.pid))
+        tracer.remove_stale(str(tmp_path))
+        assert {path.name for path in (tmp_path / "instances").iterdir()} == {names[like.pid], "another"}
+        like.communicate(b"\n")
+        other.communicate(b"\n")
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_killed_tracer_leaves_no_instance_and_is_told_each_time() -> None:
+    sink = os.open("/dev/null", os.O_WRONLY)
+    running = processes.Tracer(sink, [], "on")
+    assert list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    os.kill(running.pid, signal.SIGKILL)
+    assert running.stop() == running.stop() == "exit code -9"
+    assert not list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    os.close(sink)
+
+
+def test_a_pid_namespace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, set_event_pid would name processes of the host."""
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "header_page").write_text("field: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n")
+    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026531836]"}.__getitem__)
+    tracer.check_kernel(str(tmp_path))
+    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026532201]"}.__getitem__)
+    with pytest.raises(tracer.Refused, match="not the kernel's"):
+        tracer.check_kernel(str(tmp_path))
 
 
 def test_cgroups_of_both_versions_are_found() -> None:
@@ -150,9 +258,23 @@ def test_throttled_time_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (folder / "cpu.stat").write_text(f"usage_usec 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
         quota.look()
     assert quota.processors == 0.4
+    assert quota.throttled_ns == 31_000_000
     assert len(quota.throttled) == 2
     (first, end), (second, last) = quota.throttled
     assert first < end <= second < last
+
+
+def test_cgroups_that_are_throttled_at_once_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "list_cgroups", lambda text: [str(tmp_path / "pod/app"), str(tmp_path / "pod")])
+    (tmp_path / "pod/app").mkdir(parents=True)
+    quota = tracer.Quota()
+    quota.pid = os.getpid()
+    for app, pod in ((5, 7), (25, 57), (65, 57)):
+        (tmp_path / "pod/app/cpu.stat").write_text(f"throttled_usec {app}\n")  # version 2
+        (tmp_path / "pod/cpu.stat").write_text(f"throttled_time {pod}000\n")  # version 1
+        quota.look()
+    assert quota.throttled_ns == 90_000
+    assert len(quota.throttled) == 2
 
 
 def test_a_record_of_another_kind_is_refused() -> None:

@@ -105,10 +105,7 @@ def command(
     processes: Annotated[
         Processes,
         typer.Option("--processes", help="Record when COMMAND's threads ran (needs root); full: waits for locks, too."),
-    ] = Processes.on,
-    pid: Annotated[
-        int | None, typer.Option("--pid", metavar="PID", min=1, help="Record this process's threads, too.")
-    ] = None,
+    ] = Processes.off,
     linger: Annotated[
         float,
         typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
@@ -153,7 +150,6 @@ def command(
             patience_s=linger,
             sample_every_s=samples / 1000,
             processes=processes.value,
-            pid=pid,
             also=tuple(also or ()),
             version=_core.__version__,
         )
