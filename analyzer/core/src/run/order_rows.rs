@@ -37,6 +37,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(other_requests, limits::OTHER_REQUESTS, first_packet);
     arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
+    cx.acts_left_out += cx.acts.len().saturating_sub(limits::ACTS) as u64;
     arrange!(acts, limits::ACTS, packet);
     arrange!(idles, usize::MAX, connection);
     arrange!(connection_methods, usize::MAX, connection);
@@ -98,6 +99,7 @@ fn number_methods(cx: &mut Context) {
         &mut cx.delays.method,
         &mut cx.other_requests.path,
         &mut cx.connection_methods.method,
+        &mut cx.acts.method,
     ];
     for method in columns.into_iter().flatten() {
         *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
