@@ -14,7 +14,7 @@ among them. A finding needs 50 intervals in which the host had to act, and 20 % 
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message. It is info if no
 thread waited inside an RPC. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does not
-count if a timer ended it.
+count if a timer ended it, or if it is not known what did.
 
 When it cannot tell
 -------------------
@@ -83,7 +83,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
     return Finding(
         id=ID,
-        title=f"Threads waited for a lock, or for a queue of work, in {waited.share:.0%} of the time in which they had to act",
+        title=f"Threads waited for a common word in {waited.share:.0%} of the time in which they had to act",
         severity="warning" if waited.total_ns > waited.idle_ns and waited.weight >= limits.warning_share else "info",
         confidence=_shared.lower("medium", _processes.rate_confidence(tables, waited)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -94,8 +94,8 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_processes.describe_places(waited)}. "
-            "Three threads or more waited for the same word in memory at once, and each was woken by one that had waited, "
-            "too: as at a contended lock, or at a queue whose workers hand work to each other."
+            "Three threads or more waited for the same word in memory at once, and each was woken by one that had "
+            "waited, too: as at a contended lock, or at a queue whose workers hand work to each other."
         ),
         remedies=(
             Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock, or the queue"),

@@ -319,9 +319,9 @@ proptest! {
 
 #[test]
 fn a_thread_that_waits_for_a_timer_is_not_throttled() {
-    let record = read(&[(0, switch(LOAD, 1, 0)), (900, waking(0x08, 0, LOAD)), (900, switch(0, 0, LOAD))]);
-    let parts = divide(&record, LOAD, 100, 1_000, vec![(40, 890)]);
-    assert_eq!((ns(&parts, Part::Timer), ns(&parts, Part::Throttled), ns(&parts, Part::Running)), (800, 0, 100));
+    let record = read(&[(0, switch(LOAD, 1, 0)), (880, waking(0x08, 0, LOAD)), (900, switch(0, 0, LOAD))]);
+    let parts = divide(&record, LOAD, 100, 1_000, vec![(40, 870)]);
+    assert_eq!((ns(&parts, Part::Timer), ns(&parts, Part::Throttled), ns(&parts, Part::Running)), (780, 0, 100));
 }
 
 #[test]
@@ -363,6 +363,19 @@ fn reading_ends_at_the_first_damaged_block() {
     let mut record = Record::new(&formats(), HashMap::new());
     record.read_blocks(&[(0, whole.clone()), (0, b"damaged".to_vec()), (0, whole)]);
     assert_eq!((record.is_damaged, record.is_cut, record.events.len()), (true, false, 1));
+}
+
+#[test]
+fn a_record_has_room_for_some_bytes() {
+    let mut pages = vec![0; limits::TRACE_BLOCK];
+    pages[..4].copy_from_slice(&(limits::TRACE_BLOCK as u32 - 4).to_le_bytes());
+    let block = ruzstd::encoding::compress_to_vec(pages.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+    let blocks = vec![(0, block); limits::TRACE_BYTES / limits::TRACE_BLOCK + 1];
+    for (count, is_cut) in [(blocks.len() - 1, false), (blocks.len(), true)] {
+        let mut record = Record::new(&formats(), HashMap::new());
+        record.read_blocks(&blocks[..count]);
+        assert_eq!((record.is_cut, record.is_damaged), (is_cut, false));
+    }
 }
 
 #[test]
