@@ -18,6 +18,7 @@ from grpcdiag.analyzer.analysis import analyze, of_capture, of_part
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.analysis import Analysis, ProcessFacts
 from grpcdiag.analyzer.model.budget import of_cause, unsplit
+from grpcdiag.analyzer.processes import join
 from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.analyzer.selection.narrow import read
@@ -194,6 +195,14 @@ def test_another_captures_record_is_not_used() -> None:
     stepped = replace(tables, capture={**tables.capture, "clock_steps": [(3, 5)]})
     with pytest.raises(RecordError, match="clock was set"):
         join_record(path, stepped, read_record(record("one-connection")))
+
+
+def test_a_capture_with_too_many_intervals_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read_wire = [capture("one-connection")], join._read_wire
+    tables = decode(path, rpc_rows=False)
+    monkeypatch.setattr(join, "_read_wire", lambda *how: replace(read_wire(*how), acts_left_out=7))
+    with pytest.raises(RecordError, match="7 intervals more than are joined"):
+        join_record(path, tables, read_record(record("one-connection")))
 
 
 @given(st.integers(0, 60_000), st.binary(max_size=40))

@@ -192,7 +192,18 @@ fn arrange_problems(log: &mut ProblemLog) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::tables::StallRow;
+    use crate::store::tables::{ActRow, StallRow};
+
+    #[test]
+    fn intervals_without_room_are_counted() {
+        let mut cx = Context::default();
+        for packet in 0..limits::ACTS as u32 + 5 {
+            cx.acts.push(ActRow { packet, ..ActRow::default() });
+        }
+        cx.acts_left_out = 3;
+        order_rows(&mut cx);
+        assert_eq!((cx.acts.len(), cx.acts_left_out), (limits::ACTS, 8));
+    }
 
     #[test]
     fn the_first_stalls_of_all_connections_are_kept() {
