@@ -81,6 +81,8 @@ def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes
     """Analyse some of the RPCs as if there were no others. Raises NoGrpcError, NarrowError."""
     from .selection.narrow import narrow
 
+    if sidecar is not None and sidecar.processes is not None:
+        notes = (*notes, "threads are not used for a selection: analyze the whole capture")
     proxies = [] if chosen.connections else find_proxies(seen.tables)
     if not proxies:
         return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))

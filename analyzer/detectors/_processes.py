@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence
-from ..tables import Ints, Mask, Tables
+from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.processes import PARTS, UNKNOWN, Processes
 from . import _shared, _turns
 
 _KNOWN = 0.9
 """Share of the time that the record explains, from which it is believed (heuristic: losses are none)."""
+
+_OWN_PAUSE = (PARTS.index("timer"), UNKNOWN)
+"""A client's pause of 10 ms or longer is its application's own if a timer ended it, or if it is not known what did."""
 
 
 class WaitLimits(Struct, frozen=True, eq=False):
@@ -35,11 +39,15 @@ class Waited(Struct, frozen=True, eq=False):
 
     direction: int
     chosen: Mask
-    """The side's intervals, as a mask of `Acts`."""
+    """The side's intervals without the pauses of its application; a mask of `Acts`."""
     ns: Ints
     """The time in these parts, per interval."""
     parts: Ints
     """All parts of the side's intervals."""
+    lost_ns: int
+    """The time in these parts inside RPCs, at most what the budget gives the side."""
+    idle_ns: int
+    """The time in these parts while the client left the connection idle."""
     weight: float
     """The time in these parts as a share of RPC time, or of the connections' time if that is more."""
 
@@ -57,13 +65,15 @@ class Waited(Struct, frozen=True, eq=False):
 def measure_waits(found: Processes, tables: Tables, direction: int, parts: Sequence[str]) -> Waited:
     """Measure the time that the threads of a side spent in some parts."""
     acts = found.acts
-    chosen = (acts.direction == direction) & (acts.process > 0)
+    mine = (acts.direction == direction) & (acts.process > 0)
+    chosen = mine & ~((acts.idle == 2) & (acts.parts[:, _OWN_PAUSE] > 0).any(axis=1))
     ns = acts.parts[:, [PARTS.index(part) for part in parts]].sum(axis=1) * chosen
-    within = total_ns(ns[acts.idle == 0]) / max(_shared.rpc_time(tables), 1)
+    own = sum(method.budget[CAUSES.index(DIRECTIONS[direction])] for method in tables.methods)
+    lost, idle = min(total_ns(ns[acts.idle == 0]), int(own)), total_ns(ns[acts.idle > 0])
     rows = np.unique(acts.connection[chosen]).astype(np.int64)
     active = total_ns(_turns.measure_turns(tables, rows).active_ns) + total_ns(tables.turns.pause_ns[rows])
-    between = total_ns(ns[acts.idle > 0]) / max(active, 1)
-    return Waited(direction, chosen, ns, found.sum_parts(chosen), max(within, between))
+    weight = max(_shared.share_of_time(tables, lost), idle / max(active, 1))
+    return Waited(direction, chosen, ns, found.sum_parts(chosen), lost, idle, weight)
 
 
 def list_connections(found: Processes, waited: Waited) -> tuple[int, ...]:
@@ -84,11 +94,22 @@ def describe_parts(waited: Waited) -> str:
     return ", ".join(f"{part.replace('_', ' ')} {ns / whole:.0%}" for ns, part in ranked if ns >= 0.01 * whole)
 
 
+def describe_places(waited: Waited) -> str:
+    """Say how much of the time was inside RPCs, and how much while the client left connections idle."""
+    inside, idle = _shared.milliseconds(waited.total_ns - waited.idle_ns), _shared.milliseconds(waited.idle_ns)
+    return f"{inside} of it were inside RPCs, {idle} between them"
+
+
 def make_metrics(found: Processes, waited: Waited) -> dict[str, int | float | str]:
     """Return the figures for a finding."""
     parts = {f"{part}_ns": ns for part, ns in zip(PARTS, waited.parts.tolist(), strict=True)}
     share = round(waited.share, 4)
-    figures = {"intervals": int(waited.chosen.sum()), "waited_ns": waited.total_ns, "waited_share": share, **parts}
+    figures: dict[str, int | float | str] = {
+        "intervals": int(waited.chosen.sum()),
+        "waited_ns": waited.total_ns,
+        "waited_share": share,
+    }
+    figures |= {"waited_idle_ns": waited.idle_ns, **parts}
     quota = found.quota_processors
     return figures | {"processors": found.processors} | ({} if quota is None else {"quota_processors": quota})
 

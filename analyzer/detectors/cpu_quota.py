@@ -10,7 +10,8 @@ How it is decided
 `grpcdiag capture --processes on` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup
 and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor
 ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host
-had to act, and 10 % of their time throttled.
+had to act, and 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does
+not count if a timer ended it, or if it is not known what did.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
@@ -76,20 +77,20 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
     quota = found.quota_processors
     allowed = f" ({quota:g} processors)" if quota else ""
-    lost = min(waited.total_ns, _shared.rpc_time(tables))
     return Finding(
         id=ID,
         title=f"A CPU quota{allowed} stopped threads in {waited.share:.0%} of the time in which they had to act",
         severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
         confidence=_processes.rate_confidence(tables, waited),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=lost,
-        share=_shared.share_of_time(tables, lost),
+        lost_ns=waited.lost_ns,
+        share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited) | {"throttled_times": len(found.throttled)},
         evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. {len(found.throttled):,} times "
+            f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "
+            f"{_processes.describe_places(waited)}. {len(found.throttled):,} times "
             f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before."
         ),
         remedies=(

@@ -1,4 +1,4 @@
-"""Threads that had to send waited for a lock.
+"""Threads that had to send waited for a common word: a lock, or a queue of work.
 
 What it finds
 -------------
@@ -9,15 +9,19 @@ How it is decided
 -----------------
 `grpcdiag capture --processes full` records what the scheduler does and which words in memory threads wait for
 (futex(2)). A word is a contended lock if three threads or more wait for it at once, and the thread that wakes one of
-them has waited for it shortly before. So idle workers that wait for work are no lock: who hands them work does not
-wait among them. A finding needs 50 intervals in which the host had to act, and 20 % of their time in waits for locks.
+them has waited for it shortly before. Idle workers to whom others hand work are no lock: who hands it does not wait
+among them. A finding needs 50 intervals in which the host had to act, and 20 % of their time in waits for locks.
 
-It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message. It is info if no
+thread waited inside an RPC. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does not
+count if a timer ended it, or if it is not known what did.
 
 When it cannot tell
 -------------------
-Captures without a process record, or with one without waits for locks (`--processes on`). Locks of the Go runtime wait
-for no common word: such a client waits for other RPCs instead. The record has words in memory, not the names of locks.
+A pool whose workers hand work to each other waits for a queue in the same way; so the confidence is medium at most, and
+nothing is critical. Captures without a process record, or with one without waits for locks (`--processes on`). Locks of
+the Go runtime wait for no common word: such a client waits for other RPCs instead. The record has words in memory, not
+the names of locks.
 
 What would refute it
 --------------------
@@ -77,30 +81,30 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
     connections = _processes.list_connections(found, waited)
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
-    lost = min(waited.total_ns, _shared.rpc_time(tables))
     return Finding(
         id=ID,
-        title=f"Threads waited for a lock in {waited.share:.0%} of the time in which they had to act",
-        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
-        confidence=_processes.rate_confidence(tables, waited),
+        title=f"Threads waited for a common word in {waited.share:.0%} of the time in which they had to act",
+        severity="warning" if waited.total_ns > waited.idle_ns and waited.weight >= limits.warning_share else "info",
+        confidence=_shared.lower("medium", _processes.rate_confidence(tables, waited)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=lost,
-        share=_shared.share_of_time(tables, lost),
+        lost_ns=waited.lost_ns,
+        share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a lock")),
+        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a common word")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. Three threads or more waited for the lock "
-            "at once, and each was woken by one that had waited, too."
+            f"{_processes.describe_parts(waited)}. {_processes.describe_places(waited)}. "
+            "Three threads or more waited for the same word in memory at once, and each was woken by one that had "
+            "waited, too: as at a contended lock, or at a queue whose workers hand work to each other."
         ),
         remedies=(
-            Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock"),
+            Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock, or the queue"),
             Remedy(_software.C_CORE, "no lock around a stub", "stubs and channels may be used by all threads"),
             Remedy("grpc-python", "several processes", "the interpreter's lock lets one thread run at a time"),
         ),
         references=("https://man7.org/linux/man-pages/man2/futex.2.html",),
         verdict=(
-            f"Threads of {host} waited {total} for a lock, {waited.share:.0%} of the time in which they had to act: "
-            "find it with a profile of waits."
+            f"Threads of {host} waited {total} for a common word, {waited.share:.0%} of the time in which they had to "
+            "act. It is a lock, or a queue of work: a profile of waits tells."
         ),
     )

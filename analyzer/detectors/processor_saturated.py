@@ -8,8 +8,9 @@ processes. The packets alone show a slow client or a slow server.
 How it is decided
 -----------------
 `grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded host
-had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such
-intervals, and half of their time in which a thread was ready and its processor ran something else.
+had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals, and
+half of their time in which a thread was ready and its processor ran something else. Only time inside RPCs counts as
+lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is not known what did.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
@@ -78,21 +79,21 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
     others = int(waited.parts[PARTS.index("other_processes")]) / max(waited.total_ns, 1)
     who = "other processes" if others >= 0.5 else "other threads of the command"
-    lost = min(waited.total_ns, _shared.rpc_time(tables))
     return Finding(
         id=ID,
         title=f"Threads waited for a processor in {waited.share:.0%} of the time in which they had to act",
         severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
         confidence=_processes.rate_confidence(tables, waited),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=lost,
-        share=_shared.share_of_time(tables, lost),
+        lost_ns=waited.lost_ns,
+        share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited),
         evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a processor")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. A thread was ready and did not run for "
-            f"{total}; its processor ran {who} for most of that time. The host has {found.processors} processors."
+            f"{total}; its processor ran {who} for most of that time. "
+            f"{_processes.describe_places(waited)}. The host has {found.processors} processors."
         ),
         remedies=(
             Remedy("host", "more processors, or fewer other processes", "client and server on hosts of their own"),

@@ -23,6 +23,8 @@ class _Wire(Struct, frozen=True, eq=False):
     """What a second reading of the capture gives."""
 
     acts: dict[str, Any]
+    acts_left_out: int
+    """Intervals that `acts` had no room for."""
     packet: Ints
     """Packets with payload, ascending."""
     time_ns: Ints
@@ -45,6 +47,8 @@ def join_record(
     if tables.capture["clock_steps"]:
         raise RecordError("the capture's clock was set meanwhile")
     wire = _read_wire(paths, progress, **how)
+    if wire.acts_left_out:
+        raise RecordError(f"the capture has {wire.acts_left_out:,} intervals more than are joined")
     sockets = _match_sockets(tables, wire, record)
     acts = wire.acts
     ways = 2 * acts["connection"].astype(np.int64) + acts["direction"]
@@ -87,7 +91,9 @@ def _read_wire(paths: Sequence[str], progress: Progress | None, **how: Unpack[De
         names = ("packet", "time_ns", "seq", "payload_bytes", "connection", "direction")
         pieces.append([packets[name][carries].astype(np.int64) for name in names])
     packet, time, seq, size, connection, direction = (np.concatenate(columns) for columns in zip(*pieces, strict=True))
-    return _Wire(run.result["acts"], packet, time, seq + size, seq, 2 * connection + direction)
+    return _Wire(
+        run.result["acts"], run.result["acts_left_out"], packet, time, seq + size, seq, 2 * connection + direction
+    )
 
 
 def _match_sockets(tables: Tables, wire: _Wire, record: ProcessRecord) -> Ints:

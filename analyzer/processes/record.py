@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from .. import _core
 
@@ -16,28 +17,34 @@ MOST_UNCERTAIN_NS = 50_000
 """Most that the clocks' offset may be uncertain by, or change: packets and events lie some microseconds apart."""
 
 
+_Thread = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+_Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+"""Nanoseconds: the sum of a record's time and its clock's offset fits into 64 bits."""
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
 class RecordError(Exception):
     """The record cannot be used; the message says why."""
 
 
 class _Header(Struct, frozen=True):
     schema: str
-    offset_ns: int
-    uncertainty_ns: int
+    offset_ns: _Time
+    uncertainty_ns: _Count
     formats: tuple[str, ...]
-    tasks: tuple[tuple[int, int, str], ...] = ()
-    processors: int = 0
+    tasks: tuple[tuple[_Thread, _Thread, str], ...] = ()
+    processors: _Count = 0
     full: bool = False
 
 
 class _Footer(Struct, frozen=True):
-    offset_ns: int
-    uncertainty_ns: int
-    lost_events: int = 0
-    throttled: tuple[tuple[int, int], ...] = ()
+    offset_ns: _Time
+    uncertainty_ns: _Count
+    lost_events: _Count = 0
+    throttled: tuple[tuple[_Time, _Time], ...] = ()
     quota_processors: float | None = None
     cut: bool = False
-    cost_ns: int = 0
+    cost_ns: _Count = 0
 
 
 class ProcessRecord(Struct, frozen=True, eq=False):
@@ -80,10 +87,12 @@ def read_record(content: bytes) -> ProcessRecord:
     if drift > MOST_UNCERTAIN_NS:
         raise RecordError(f"its clock and the capture's moved by {drift / 1000:,.0f} µs against each other")
     events = _core.ProcessRecord(list(header.formats), [(t, p, n[:16]) for t, p, n in header.tasks], blocks)
-    losses, left_out, damaged, count = events.counts()
+    losses, has_more, damaged, count = events.counts()
+    if has_more:
+        raise RecordError("it is larger than what is read of a record")
     if damaged or not count:
         raise RecordError("its pages are damaged" if damaged else "it has no events")
-    if lost := max(losses, left_out, footer.lost_events):
+    if lost := max(losses, footer.lost_events):
         raise RecordError(f"it lacks {lost:,} events or more, for which there was no room")
     return ProcessRecord(
         events=events,

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support import RECORDED
 
-from grpcdiag.analyzer.analysis import analyze, of_capture
+from grpcdiag.analyzer.analysis import analyze, of_capture, of_part
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.analysis import Analysis, ProcessFacts
 from grpcdiag.analyzer.model.budget import of_cause, unsplit
+from grpcdiag.analyzer.processes import join
 from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record
+from grpcdiag.analyzer.selection.narrow import read
+from grpcdiag.analyzer.selection.selection import Selection
 from grpcdiag.analyzer.tables.processes import PARTS
 from grpcdiag.cli.support.sidecar import find_sidecar
 from grpcdiag.reports import markdown, terminal
@@ -48,7 +51,7 @@ def share(facts: ProcessFacts, *parts: str) -> float:
 
 CAUSES = {
     "cpu-quota": ("cpu-quota", "client", ["throttled"], 0.5),
-    "lock-contention": ("lock-contention", "client", ["lock"], 0.5),
+    "lock-contention": (None, "client", ["lock"], 0.5),
     "one-connection": ("shared-connection", "client", ["running"], 0.5),
     "own-connections": (None, "client", ["running", "wake_up"], 0.45),
     "processor-saturated": ("processor-saturated", "client", ["other_processes"], 0.5),
@@ -137,6 +140,9 @@ DOUBTS = {
     "lost": (changed(-1, lost_events=7), "it lacks 7 events"),
     "step": (changed(-1, offset_ns=0), "clock and the capture's moved"),
     "kind": (changed(0, schema="other/1"), "it is not a record of"),
+    "threads": (changed(0, tasks=[[2**40, 1, "x"]]), "does not describe a recording"),
+    "throttled": (changed(-1, throttled=[[2**70, 2**70]]), "does not describe a recording"),
+    "offset": (changed(0, offset_ns=2**63), "does not describe a recording"),
     "types": (changed(0, offset_ns="x"), "does not describe a recording"),
     "formats": (changed(0, formats=["name: nothing"]), "it has no events"),
     "damage": (together([(k, c[:9] if k == b"P" else c) for k, c in blocks(record("slow-pool"))]), "pages are damaged"),
@@ -160,6 +166,27 @@ def test_a_record_in_doubt_is_refused_and_the_packets_answer(doubt: str, tmp_pat
     assert why in note
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 64, 60_000])
+@pytest.mark.parametrize("what", ["size", "offset"])
+def test_formats_of_other_sizes_make_a_note(what: str, size: int, tmp_path: Path) -> None:
+    header = json.loads(blocks(record("one-connection"))[0][1])
+    formats = [re.sub(rf"\b{what}:\d+;", f"{what}:{size};", text) for text in header["formats"]]
+    for path in FOLDER.glob("one-connection*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "one-connection.pcap.grpcdiag-processes").write_bytes(changed(0, formats=formats))
+    path = [str(tmp_path / "one-connection.pcap.zst")]
+    analysis = of_capture(path, decode(path, rpc_rows=False), *find_sidecar(path))
+    assert not analysis.processes
+    assert any("is not used" in note for note in analysis.quality.warnings)
+
+
+def test_a_selection_has_no_threads_and_says_so() -> None:
+    path, chosen = [capture("one-connection")], Selection(method="*")
+    analysis = of_part(read(path, chosen), chosen, *find_sidecar(path))
+    assert not analysis.processes
+    assert "threads are not used for a selection: analyze the whole capture" in analysis.quality.warnings
+
+
 def test_another_captures_record_is_not_used() -> None:
     path = [capture("one-connection")]
     tables = decode(path, rpc_rows=False)
@@ -168,6 +195,14 @@ def test_another_captures_record_is_not_used() -> None:
     stepped = replace(tables, capture={**tables.capture, "clock_steps": [(3, 5)]})
     with pytest.raises(RecordError, match="clock was set"):
         join_record(path, stepped, read_record(record("one-connection")))
+
+
+def test_a_capture_with_too_many_intervals_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read_wire = [capture("one-connection")], join._read_wire
+    tables = decode(path, rpc_rows=False)
+    monkeypatch.setattr(join, "_read_wire", lambda *how: replace(read_wire(*how), acts_left_out=7))
+    with pytest.raises(RecordError, match="7 intervals more than are joined"):
+        join_record(path, tables, read_record(record("one-connection")))
 
 
 @given(st.integers(0, 60_000), st.binary(max_size=40))

@@ -34,12 +34,15 @@ def test_intervals_without_a_thread_do_not_count() -> None:
     assert finding(detector, tables(known=False, lock=100)) is None
 
 
-def test_what_the_record_lacks_lowers_the_confidence() -> None:
-    sure = finding(detector, tables(lock=95, unknown=5))
-    unsure = finding(detector, tables(lock=80, unknown=20))
-    assert sure is not None
-    assert unsure is not None
-    assert (sure.confidence, unsure.confidence) == ("high", "medium")
+@pytest.mark.parametrize(("idle", "severity"), [(0, "warning"), (1, "info")])
+def test_a_queue_of_work_looks_the_same(idle: int, severity: str) -> None:
+    waits = tables(lock=100_000)
+    assert waits.processes is not None
+    waits.processes.acts.idle[0] = idle
+    some = finding(detector, waits)
+    assert some is not None
+    assert (some.severity, some.confidence) == (severity, "medium")
+    assert "or a queue of work" in some.verdict
 
 
 def test_without_a_record_nothing_is_said() -> None:

@@ -6,8 +6,10 @@ import pytest
 from msgspec.structs import replace
 from process_tables import answers, finding, tables
 
+from grpcdiag.analyzer.analysis import of_tables
 from grpcdiag.analyzer.detectors import client_idle_gap, shared_connection
 from grpcdiag.analyzer.detectors import processor_saturated as detector
+from grpcdiag.analyzer.model.budget import of_cause
 from grpcdiag.analyzer.model.finding import Skipped
 
 FIRES_ON = ["processes/processor-saturated"]
@@ -24,6 +26,23 @@ def test_its_share_decides(direction: int) -> None:
     assert some.metrics["waited_share"] == 50 / 100
     assert len(some.evidence) == 3
     assert finding(detector, tables(**side, other_processes=49, running=51)) is None
+
+
+def test_only_time_inside_rpcs_is_lost() -> None:
+    inside = finding(detector, tables(direction=1, idle=0, runnable=10))
+    between = finding(detector, tables(idle=1, runnable=100))
+    assert inside is not None
+    assert between is not None
+    assert (inside.lost_ns, between.lost_ns, between.share) == (1_000_000, 0, 0)
+    assert (inside.metrics["waited_idle_ns"], between.metrics["waited_idle_ns"]) == (0, 10_000_000)
+    assert "1.0 ms of it were inside RPCs, 0 µs between them" in inside.explanation
+
+
+def test_no_more_is_lost_than_the_budget_gives_the_side() -> None:
+    some = tables(direction=1, idle=0, runnable=1_000_000)
+    found = finding(detector, some)
+    assert found is not None
+    assert found.lost_ns == of_cause(of_tables(some).budget, "server")
 
 
 def test_few_intervals_show_no_pattern() -> None:
@@ -58,7 +77,10 @@ def test_it_says_who_took_the_processors(parts: dict[str, int], who: str) -> Non
 
 
 def test_time_between_calls_that_a_timer_set_is_no_wait() -> None:
-    assert finding(detector, tables(idle=2, timer=101, runnable=100)) is None
+    assert finding(detector, tables(idle=2, timer=1, runnable=100)) is None
+    assert finding(detector, tables(idle=2, unknown=1, runnable=100)) is None
+    assert finding(detector, tables(idle=2, runnable=100)) is not None
+    assert finding(detector, tables(idle=1, timer=1, runnable=100)) is not None
 
 
 @pytest.mark.parametrize(("waiting", "withdrawn"), [(50, True), (49, False)])

@@ -359,6 +359,10 @@ pub const TRACE_FORMAT_LINES: usize = 256;
 pub const TRACE_EVENT_BYTES: usize = 65_536;
 /// Bytes of pages in one compressed block of a process record; the recorder drains 8 MiB per processor at a time.
 pub const TRACE_BLOCK: usize = 64 << 20;
+/// Bytes of all pages of a process record, decompressed: `TRACE_EVENTS` of 64 bytes.
+pub const TRACE_BYTES: usize = 1 << 30;
+/// Times of a process record end here, 146 years after the host's start: their differences do not overflow.
+pub const TRACE_TIME: u64 = 1 << 62;
 /// Events of a process record that are kept, 32 bytes each: a minute of a busy benchmark.
 pub const TRACE_EVENTS: usize = 16_000_000;
 /// Sockets of a process record that are told apart.
@@ -367,5 +371,6 @@ pub const TRACE_SOCKETS: usize = 65_536;
 pub const TRACE_THREADS: usize = 65_536;
 /// Wake-ups followed back from one send: each goes back in time, and few chains have more than ten.
 pub const TRACE_WAKE_UPS: usize = 256;
-/// Intervals in which a host had to act that are kept for a process record, 40 bytes each; further ones are counted.
+/// Intervals in which a host had to act that are kept for a process record, 40 bytes each; further ones are counted, and the
+/// record is not used then.
 pub const ACTS: usize = 2_000_000;

@@ -87,6 +87,8 @@ pub(super) fn note_idle(connection: u32, call: &Call, turns: &mut Turns, at: At,
 fn push_act(row: ActRow, cx: &mut Context) {
     if cx.acts.len() < limits::ACTS {
         cx.acts.push(row);
+    } else {
+        cx.acts_left_out += 1;
     }
 }
 

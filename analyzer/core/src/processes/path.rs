@@ -126,15 +126,15 @@ impl Walk<'_> {
         parts
     }
 
-    /// Divides the time before a way's end. The sender may have waited for a lock then; or else what could have led to the
-    /// send sooner did not run while the cgroup was throttled.
+    /// Divides the time before a way's end. The sender may have waited for a lock then. If it is not known what it
+    /// waited for, what could have led to the send sooner did not run while the cgroup was throttled; a timer runs on.
     fn divide_rest(&self, parts: &mut Parts, part: Part, sender: Thread, start: i64, end: i64) {
         let locked = self.overlap_locked(sender, start, end);
-        let stops = locked == 0 && matches!(part, Part::Timer | Part::Unknown);
+        let stops = locked == 0 && part == Part::Unknown;
         let throttled = if stops { self.overlap_throttled(start, end) } else { 0 };
         add(parts, Part::Lock, locked);
         add(parts, Part::Throttled, throttled);
-        add(parts, part, end - start - locked - throttled);
+        add(parts, part, end.saturating_sub(start) - locked - throttled);
     }
 
     /// How long a thread waited for contended locks.
@@ -195,7 +195,9 @@ impl Walk<'_> {
         let throttled = &self.surroundings.throttled;
         let first = throttled.partition_point(|(_, end)| *end <= from);
         let near = throttled.iter().skip(first).take_while(|(start, _)| *start < to).take(limits::TRACE_WAKE_UPS);
-        near.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum::<i64>().clamp(0, (to - from).max(0))
+        near.map(|(start, end)| (*end).min(to) - (*start).max(from))
+            .fold(0, i64::saturating_add)
+            .clamp(0, to.saturating_sub(from).max(0))
     }
 
     /// What a thread waited for that the deferred part of an interrupt woke at `time`.
@@ -203,7 +205,7 @@ impl Walk<'_> {
         let arrivals = &self.surroundings.arrivals;
         let place = arrivals.partition_point(|arrival| *arrival <= time);
         let last = place.checked_sub(1).and_then(|place| arrivals.get(place));
-        if last.is_some_and(|arrival| time - arrival <= ARRIVAL) { Part::OtherRpc } else { Part::Io }
+        if last.is_some_and(|arrival| time.saturating_sub(*arrival) <= ARRIVAL) { Part::OtherRpc } else { Part::Io }
     }
 
     /// Since when the thread has waited for a contended lock that `by` left; `segments[place]` is the wake-up.

@@ -125,10 +125,14 @@ pub struct Record {
     pending: Vec<(i64, Pending)>,
     /// Pages before which the kernel lost events.
     pub losses: u64,
-    /// Blocks that could not be read to their end.
-    pub damaged_blocks: u64,
-    /// Events that are not kept because there are too many.
-    pub left_out: u64,
+    /// A block could not be read to its end.
+    pub is_damaged: bool,
+    /// There are more events or bytes than are read.
+    pub is_cut: bool,
+    /// Bytes of pages, decompressed.
+    bytes: usize,
+    /// Establishments of sockets in `pending`.
+    established: usize,
 }
 
 /// Events about sockets and tasks, which need all processors' in order.
@@ -137,7 +141,7 @@ enum Pending {
     Task { cpu: u16, by: Thread, pid: Thread, is_thread: bool, name: String },
     Rename { by: Thread, name: String },
     Send { cpu: u16, by: Thread, socket: u64, bytes: u32 },
-    Established { socket: u64, made: Socket },
+    Established { socket: u64, made: Box<Socket> },
     Closed { socket: u64 },
 }
 
@@ -159,12 +163,25 @@ impl Record {
         Self { known, tasks, ..Self::default() }
     }
 
+    /// Reads compressed blocks with their processors, up to the first that is damaged or has no room.
+    pub fn read_blocks(&mut self, blocks: &[(u16, Vec<u8>)]) {
+        for (cpu, block) in blocks {
+            self.is_damaged = !self.read_block(*cpu, block);
+            if self.is_damaged || self.is_cut {
+                return;
+            }
+        }
+        self.finish();
+    }
+
     /// Reads a compressed block of pages of one processor, each behind its length; stops at damage and says so.
     pub fn read_block(&mut self, cpu: u16, block: &[u8]) -> bool {
         let mut pages = Vec::new();
         let Ok(decoder) = ruzstd::decoding::StreamingDecoder::new(block) else { return false };
         let whole = decoder.take(limits::TRACE_BLOCK as u64).read_to_end(&mut pages).is_ok();
-        whole && self.read_pages(cpu, &pages)
+        self.bytes = self.bytes.saturating_add(pages.len());
+        self.is_cut |= self.bytes > limits::TRACE_BYTES;
+        whole && (self.is_cut || self.read_pages(cpu, &pages))
     }
 
     /// The same, decompressed.
@@ -176,6 +193,12 @@ impl Record {
             }
             self.losses += u64::from(follows_loss(page));
             for (time, place) in Records::new(page) {
+                if self.is_cut {
+                    return true;
+                }
+                if time >= limits::TRACE_TIME {
+                    return false;
+                }
                 if let Some(event) = page.get(place) {
                     self.read_event(cpu, time as i64, event);
                 }
@@ -227,16 +250,18 @@ impl Record {
                 let StateFields { socket, to, ports, family, addresses } = &**fields;
                 let socket = number(socket)?;
                 let pending = match number(to)? {
-                    ESTABLISHED => {
+                    ESTABLISHED if self.established < limits::TRACE_SOCKETS => {
+                        self.established += 1;
                         let family = usize::from(number(family)? == IPV6);
                         let [own, peer] = addresses.each_ref().map(|of| {
                             let field = of.get(family)?;
                             event.get(field.offset..field.offset + field.size).map(<[u8]>::to_vec)
                         });
                         let ports = ports.each_ref().map(|port| number(port).unwrap_or(0) as u16);
-                        Pending::Established { socket, made: Socket { time, addresses: [own?, peer?], ports } }
+                        let made = Socket { time, addresses: [own?, peer?], ports };
+                        Pending::Established { socket, made: Box::new(made) }
                     }
-                    CLOSE => Pending::Closed { socket },
+                    ESTABLISHED | CLOSE => Pending::Closed { socket }, // its former use ends
                     _ => return None,
                 };
                 return self.keep_pending(time, pending);
@@ -249,7 +274,7 @@ impl Record {
         if self.events.len() + self.pending.len() < limits::TRACE_EVENTS {
             self.events.push(event);
         } else {
-            self.left_out += 1;
+            self.is_cut = true;
         }
         None
     }
@@ -258,7 +283,7 @@ impl Record {
         if self.events.len() + self.pending.len() < limits::TRACE_EVENTS {
             self.pending.push((time, pending));
         } else {
-            self.left_out += 1;
+            self.is_cut = true;
         }
         None
     }
@@ -286,11 +311,11 @@ impl Record {
                         task.name = name;
                     }
                 }
-                Pending::Established { socket, made } if self.sockets.len() < limits::TRACE_SOCKETS => {
+                Pending::Established { socket, made } => {
                     self.uses.insert(socket, self.sockets.len() as u32);
-                    self.sockets.push(made);
+                    self.sockets.push(*made);
                 }
-                Pending::Established { socket, .. } | Pending::Closed { socket } => _ = self.uses.remove(&socket),
+                Pending::Closed { socket } => _ = self.uses.remove(&socket),
                 Pending::Send { cpu, by, socket, bytes } => {
                     if let Some(&socket) = self.uses.get(&socket) {
                         self.events.push(Event { time, cpu, kind: Kind::Send { by, socket, bytes } });
@@ -306,6 +331,7 @@ impl Record {
 fn know(format: &Format) -> Option<Known> {
     let field = |name: &str| format.field(name).cloned();
     let located = |name: &str| field(name).filter(|field| field.size <= 16);
+    let sized = |name: &str, size: usize| field(name).filter(|field| field.size == size);
     Some(match format.name.as_str() {
         "sched_switch" => {
             Known::Switch { from: field("prev_pid")?, state: field("prev_state")?, to: field("next_pid")? }
@@ -317,9 +343,9 @@ fn know(format: &Format) -> Option<Known> {
         "inet_sock_set_state" => Known::State(Box::new(StateFields {
             socket: field("skaddr")?,
             to: field("newstate")?,
-            ports: [field("sport")?, field("dport")?],
+            ports: [sized("sport", 2)?, sized("dport", 2)?],
             family: field("family")?,
-            addresses: [[field("saddr")?, field("saddr_v6")?], [field("daddr")?, field("daddr_v6")?]],
+            addresses: [[sized("saddr", 4)?, sized("saddr_v6", 16)?], [sized("daddr", 4)?, sized("daddr_v6", 16)?]],
         })),
         "sys_enter_futex" => Known::Futex { word: field("uaddr")?, op: field("op")? },
         _ => return None,

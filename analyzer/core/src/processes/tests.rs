@@ -7,6 +7,7 @@ use super::path::{Part, Parts, Surroundings, Walk};
 use super::record::{Record, Task};
 use super::redact::Redactor;
 use super::threads::Threads;
+use crate::limits;
 
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
 \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;
@@ -314,6 +315,73 @@ proptest! {
             prop_assert!(parts.iter().all(|part| *part >= 0));
         }
     }
+}
+
+#[test]
+fn a_thread_that_waits_for_a_timer_is_not_throttled() {
+    let record = read(&[(0, switch(LOAD, 1, 0)), (880, waking(0x08, 0, LOAD)), (900, switch(0, 0, LOAD))]);
+    let parts = divide(&record, LOAD, 100, 1_000, vec![(40, 870)]);
+    assert_eq!((ns(&parts, Part::Timer), ns(&parts, Part::Throttled), ns(&parts, Part::Running)), (780, 0, 100));
+}
+
+#[test]
+fn fields_of_a_wrong_size_are_not_read() {
+    let sizes = |name: &str, size: usize| {
+        let right =
+            [("sport", 2), ("dport", 2), ("family", 2), ("saddr", 4), ("daddr", 4), ("saddr_v6", 16), ("daddr_v6", 16)];
+        let mut fields = vec![("const void * skaddr", 8), ("int newstate", 4)];
+        let declared = right.map(|(field, usual)| (format!("__u8 {field}"), if field == name { size } else { usual }));
+        fields.extend(declared.iter().map(|(field, size)| (field.as_str(), *size)));
+        let mut record = Record::new(&[describe("inet_sock_set_state", 4, &fields)], HashMap::new());
+        let mut block = page(&[(200, event(4, 0, 0, &[&[0; 8], &1_u32.to_le_bytes(), &[0; 90]]))]);
+        block.splice(..0, (block.len() as u32).to_le_bytes());
+        assert!(record.read_pages(0, &block));
+        record.finish();
+        record.sockets.len()
+    };
+    assert_eq!(sizes("", 0), 1);
+    for (name, size) in [("saddr", 5), ("daddr", 0), ("saddr_v6", 15), ("daddr_v6", 4_096), ("sport", 4), ("dport", 0)]
+    {
+        assert_eq!(sizes(name, size), 0, "{name} of {size} bytes");
+    }
+}
+
+#[test]
+fn times_beyond_centuries_are_damage() {
+    for (time, is_read) in [(limits::TRACE_TIME - 1, true), (limits::TRACE_TIME, false), (u64::MAX, false)] {
+        let mut block = page(&[(time, send(LOAD, 1))]);
+        block.splice(..0, (block.len() as u32).to_le_bytes());
+        assert_eq!(Record::new(&formats(), HashMap::new()).read_pages(0, &block), is_read, "{time}");
+    }
+}
+
+#[test]
+fn reading_ends_at_the_first_damaged_block() {
+    let mut block = page(&[(5, switch(LOAD, 1, 11))]);
+    block.splice(..0, (block.len() as u32).to_le_bytes());
+    let whole = ruzstd::encoding::compress_to_vec(block.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+    let mut record = Record::new(&formats(), HashMap::new());
+    record.read_blocks(&[(0, whole.clone()), (0, b"damaged".to_vec()), (0, whole)]);
+    assert_eq!((record.is_damaged, record.is_cut, record.events.len()), (true, false, 1));
+}
+
+#[test]
+fn a_record_has_room_for_some_bytes() {
+    let mut pages = vec![0; limits::TRACE_BLOCK];
+    pages[..4].copy_from_slice(&(limits::TRACE_BLOCK as u32 - 4).to_le_bytes());
+    let block = ruzstd::encoding::compress_to_vec(pages.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+    let blocks = vec![(0, block); limits::TRACE_BYTES / limits::TRACE_BLOCK + 1];
+    for (count, is_cut) in [(blocks.len() - 1, false), (blocks.len(), true)] {
+        let mut record = Record::new(&formats(), HashMap::new());
+        record.read_blocks(&blocks[..count]);
+        assert_eq!((record.is_cut, record.is_damaged), (is_cut, false));
+    }
+}
+
+#[test]
+fn a_record_has_room_for_some_sockets() {
+    let events: Vec<_> = (0..limits::TRACE_SOCKETS as u64 + 5).map(|time| (time, establish())).collect();
+    assert_eq!(read(&events).sockets.len(), limits::TRACE_SOCKETS);
 }
 
 #[test]

@@ -66,18 +66,17 @@ impl ProcessRecord {
         let inner = py.detach(|| {
             let tasks = tasks.into_iter().map(|(thread, process, name)| (thread, Task { process, name }));
             let mut record = Record::new(&formats, tasks.collect());
-            record.damaged_blocks = blocks.iter().map(|(cpu, block)| u64::from(!record.read_block(*cpu, block))).sum();
-            record.finish();
+            record.read_blocks(&blocks);
             let threads = Threads::new(&record);
             (record, threads)
         });
         Self { inner: Mutex::new(inner) }
     }
 
-    /// Losses, events left out, damaged blocks, events.
-    fn counts(&self) -> (u64, u64, u64, usize) {
+    /// Losses, whether there is more than is read, whether it is damaged, events.
+    fn counts(&self) -> (u64, bool, bool, usize) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        (inner.0.losses, inner.0.left_out, inner.0.damaged_blocks, inner.0.events.len())
+        (inner.0.losses, inner.0.is_cut, inner.0.is_damaged, inner.0.events.len())
     }
 
     /// When each socket was established, its own address and port, its peer's, and the bytes sent on it.

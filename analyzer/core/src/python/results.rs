@@ -97,6 +97,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("agents", cx.strings.agents.texts())?;
     result.set_item("errors", cx.strings.errors.texts())?;
     result.set_item("frame_counts", cx.totals.frames.to_vec())?;
+    result.set_item("acts_left_out", cx.acts_left_out)?;
     result.set_item("message_count", cx.totals.messages)?;
     result.set_item("compressed_messages", cx.totals.compressed_messages)?;
     result.set_item("begun_before", cx.totals.begun_before)?;

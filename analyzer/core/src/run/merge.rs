@@ -22,6 +22,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
         &mut other.other_requests.path,
         &mut other.open_rpcs.method,
         &mut other.connection_methods.method,
+        &mut other.acts.method,
     ] {
         for method in column {
             *method = here(*method);
@@ -49,6 +50,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.records.append(&mut other.records);
     cx.idles.append(&mut other.idles);
     cx.acts.append(&mut other.acts);
+    cx.acts_left_out += other.acts_left_out;
     cx.stalls.append(&mut other.stalls);
     cx.unanswered.append(&mut other.unanswered);
     cx.undelivered.append(&mut other.undelivered);

@@ -37,6 +37,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(other_requests, limits::OTHER_REQUESTS, first_packet);
     arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
+    cx.acts_left_out += cx.acts.len().saturating_sub(limits::ACTS) as u64;
     arrange!(acts, limits::ACTS, packet);
     arrange!(idles, usize::MAX, connection);
     arrange!(connection_methods, usize::MAX, connection);
@@ -98,6 +99,7 @@ fn number_methods(cx: &mut Context) {
         &mut cx.delays.method,
         &mut cx.other_requests.path,
         &mut cx.connection_methods.method,
+        &mut cx.acts.method,
     ];
     for method in columns.into_iter().flatten() {
         *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
@@ -190,7 +192,18 @@ fn arrange_problems(log: &mut ProblemLog) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::tables::StallRow;
+    use crate::store::tables::{ActRow, StallRow};
+
+    #[test]
+    fn intervals_without_room_are_counted() {
+        let mut cx = Context::default();
+        for packet in 0..limits::ACTS as u32 + 5 {
+            cx.acts.push(ActRow { packet, ..ActRow::default() });
+        }
+        cx.acts_left_out = 3;
+        order_rows(&mut cx);
+        assert_eq!((cx.acts.len(), cx.acts_left_out), (limits::ACTS, 8));
+    }
 
     #[test]
     fn the_first_stalls_of_all_connections_are_kept() {

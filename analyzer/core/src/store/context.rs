@@ -105,6 +105,8 @@ pub struct Context {
     pub packets: Packets,
     /// Intervals in which a side had to act, when wanted.
     pub acts: Acts,
+    /// Intervals that had no room in `acts`.
+    pub acts_left_out: u64,
     /// Waits so far.
     pub waits: Waits,
     /// Waits inside records of TLS that was not decrypted.
