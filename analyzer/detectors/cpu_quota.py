@@ -7,11 +7,11 @@ all its threads until the next period, by default up to 100 ms. Packets show pau
 
 How it is decided
 -----------------
-`grpcdiag capture --processes on` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup
-and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor
-ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host
-had to act, and 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does
-not count if a timer ended it, or if it is not known what did.
+`grpcdiag capture --processes on` as root records what the scheduler does, and reads `cpu.stat` of the command's
+cgroup and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its
+processor ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in
+which the host had to act, and 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the
+client of 10 ms or longer does not count if a timer ended it, or if it is not known what did.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 

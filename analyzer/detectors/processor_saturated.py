@@ -7,10 +7,11 @@ processes. The packets alone show a slow client or a slow server.
 
 How it is decided
 -----------------
-`grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded host
-had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals, and
-half of their time in which a thread was ready and its processor ran something else. Only time inside RPCs counts as
-lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is not known what did.
+`grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded
+host had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs
+50 such intervals, and half of their time in which a thread was ready and its processor ran something else. Only time
+inside RPCs counts as lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is
+not known what did.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
