@@ -76,6 +76,15 @@ def measure_waits(found: Processes, tables: Tables, direction: int, parts: Seque
     return Waited(direction, chosen, ns, found.sum_parts(chosen), lost, idle, weight)
 
 
+def find_longest(tables: Tables, parts: Sequence[str], limits: WaitLimits, share: float) -> Waited | None:
+    """Find the side that waited longest in these parts, often enough and for this share of its time at least."""
+    if tables.processes is None:
+        return None
+    sides = [measure_waits(tables.processes, tables, direction, parts) for direction in (0, 1)]
+    found = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= share]
+    return max(found, key=lambda one: one.total_ns, default=None)
+
+
 def list_connections(found: Processes, waited: Waited) -> tuple[int, ...]:
     """List the connections on which the side waited."""
     return tuple(np.unique(found.acts.connection[waited.ns > 0]).tolist())

@@ -66,13 +66,9 @@ class Limits(_processes.WaitLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the side that waited most for processors."""
-    found = tables.processes
-    if found is None:
-        return
-    sides = [_processes.measure_waits(found, tables, direction, _READY) for direction in (0, 1)]
-    waiting = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= limits.share]
-    if waiting:
-        yield _make_finding(tables, found, max(waiting, key=lambda one: one.total_ns), limits)
+    waited = _processes.find_longest(tables, _READY, limits, limits.share)
+    if waited and tables.processes:
+        yield _make_finding(tables, tables.processes, waited, limits)
 
 
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.analysis import HostClock, RecordingFacts
 from ..model.finding import Finding, Remedy, Skipped
+from ..model.recorded import HostClock, RecordingFacts
 from ..processes.record import ProcessRecord
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..model.analysis import ProcessFacts
+from ..model.recorded import ProcessFacts
 from ..tables import DIRECTIONS
 from ..tables.processes import PARTS, UNKNOWN, Processes
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.analysis import ClockSource
+from ..model.ends import ClockSource
 from ..sidecar.read import Mismatch, Sidecar, add_clock_errors, check_match, have_one_clock
 from ..summary.figures import HTTP1, HTTP2, TLS
 from ..tables import Ints

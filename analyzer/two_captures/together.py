@@ -16,18 +16,8 @@ from ..decode.decode import decode
 from ..decode.errors import NoGrpcError, TooLargeError
 from ..decode.runner import DecodeOptions, Progress
 from ..detectors import loss_recovery
-from ..model.analysis import (
-    Analysis,
-    Apart,
-    ClockFacts,
-    Ends,
-    EndsCapture,
-    EndsConnection,
-    EndsMethod,
-    LostPacket,
-    Quantiles,
-    Way,
-)
+from ..model.analysis import Analysis, Apart, Quantiles
+from ..model.ends import ClockFacts, Ends, EndsCapture, EndsConnection, EndsMethod, LostPacket, Way
 from ..model.finding import Finding
 from ..summary.figures import TLS, may_have_rpcs
 from ..tables import Counts, Ints, Tables

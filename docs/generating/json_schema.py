@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from grpcdiag.analyzer.model import analysis, client, finding, quantiles, tls
+from grpcdiag.analyzer.model import analysis, client, ends, finding, quantiles, recorded, tls
 
 ABOUT = (
     "What `grpcdiag analyze --json` prints. Durations (*_ns) and instants since the epoch (*_time_ns) are integer "
@@ -20,7 +20,8 @@ def write_schema(attribute_docs: Callable[[type], dict[str, str]]) -> str:
     """Write the schema as text; `attribute_docs` gives the sentences of a type's fields."""
     schema = msgspec.json.schema(analysis.Analysis)
     definitions = schema["$defs"]
-    types = {name: of for module in (analysis, client, finding, quantiles, tls) for name, of in vars(module).items()}
+    modules = (analysis, client, ends, finding, quantiles, recorded, tls)
+    types = {name: of for module in modules for name, of in vars(module).items()}
     found = definitions["Finding"]["properties"]  # a detector may leave these two out, the document never does
     required = {*definitions["Finding"]["required"], "lost_ns", "share"}
     definitions["Finding"]["required"] = [name for name in found if name in required]

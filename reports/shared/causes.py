@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...analyzer.model.analysis import Ends
 from ...analyzer.model.budget import SIDES
+from ...analyzer.model.ends import Ends
 
 MEANINGS = {
     "client": "waits for the client to send; nothing blocked it",

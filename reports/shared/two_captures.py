@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import Apart, ClockFacts, Ends, Way
+from ...analyzer.model.analysis import Apart
+from ...analyzer.model.ends import ClockFacts, Ends, Way
 from ...analyzer.model.text import count, duration, safe
 from .drawing import NARROW
 

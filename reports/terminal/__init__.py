@@ -12,9 +12,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import Analysis, HostClock, Narrowed, ProcessFacts, RecordingFacts
+from ...analyzer.model.analysis import Analysis, Narrowed
 from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
+from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, safe, size
 from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import explain_causes

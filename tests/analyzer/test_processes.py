@@ -16,8 +16,9 @@ from support import RECORDED
 
 from grpcdiag.analyzer.analysis import analyze, of_capture, of_part
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.model.analysis import Analysis, ProcessFacts
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import of_cause, unsplit
+from grpcdiag.analyzer.model.recorded import ProcessFacts
 from grpcdiag.analyzer.processes import join
 from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record

@@ -12,7 +12,7 @@ import pytest
 from support import recorded, run_here
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.model.analysis import Ends
+from grpcdiag.analyzer.model.ends import Ends
 from grpcdiag.analyzer.sidecar import read
 from grpcdiag.analyzer.two_captures import SPLIT_CAUSES, analyze_files, rpc_budgets, vantages
 from grpcdiag.fixtures.synthetic.ends import BothEnds

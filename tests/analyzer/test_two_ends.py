@@ -21,7 +21,7 @@ from support import recorded as recorded_file
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import CaptureError, NoGrpcError
-from grpcdiag.analyzer.model.analysis import Ends
+from grpcdiag.analyzer.model.ends import Ends
 from grpcdiag.analyzer.tables import Packets
 from grpcdiag.analyzer.two_captures import SPLIT_CAUSES, RpcBudgets, analyze_files, recorded, rpc_budgets, vantages
 from grpcdiag.fixtures.synthetic import mangle
