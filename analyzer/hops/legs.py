@@ -42,8 +42,8 @@ class Legs(Struct, frozen=True, eq=False):
     """Methods and failures count each call once, with its time divided by both legs. Rows of RPCs and connections are
     those of all legs."""
     behind: Tables
-    """Only the RPCs of the last legs, to the servers that respond. Methods are those of the calls, with the response
-    times of the last legs."""
+    """Only the RPCs of the last legs, to the servers that respond, without those that are under way at a proxy. Methods
+    are those of the calls, with the response times of the last legs."""
     hops: tuple[Hop, ...]
     faults: tuple[Fault, ...]
     """Calls whose legs ended differently."""
@@ -56,8 +56,8 @@ class Legs(Struct, frozen=True, eq=False):
     """Row of each RPC's leg before the proxy; -1 if it has none or is ambiguous."""
     calls: Ints
     """Row of each RPC's first leg, which is its call; its own row if it has no leg before."""
-    last: _Mask
-    """Whether an RPC has no leg behind it."""
+    responding: _Mask
+    """Whether an RPC is in `behind`."""
     describe: Callable[[_Mask], list[tuple[Hop, tuple[Fault, ...]]]]
     """Describes what the proxies did with some of the calls, given all of their legs."""
 
@@ -89,6 +89,9 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     tables = replace(tables, rpc_budgets=budgets)
     calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
     last[joined.parent[~calls]] = False
+    responding = last & (
+        (rpcs.flags & COMPLETE != 0) | ~np.isin(rpcs.connection, np.concatenate(list(fronts.values())))
+    )
     counted = methods(tables, calls, seen)
 
     def describe(mine: _Mask) -> list[tuple[Hop, tuple[Fault, ...]]]:
@@ -98,7 +101,7 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     described = describe(np.ones(len(calls), dtype=bool))
     return Legs(
         tables=_count_once(tables, calls, last, counted),
-        behind=_take_last(tables, last, counted, seen),
+        behind=_take_last(tables, responding, counted, seen),
         hops=tuple(hop for hop, _ in described),
         faults=tuple(fault for _, faults in described for fault in faults),
         failures=tables.failures,
@@ -106,7 +109,7 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
         notes=tuple(note_hop(tables, hop) for hop, _ in described),
         parent=joined.sure_parent,
         calls=_find_calls(joined.parent),
-        last=last,
+        responding=responding,
         describe=describe,
     )
 
@@ -121,7 +124,7 @@ def select_legs(legs: Legs, chosen: Selection) -> Legs:
 def narrow_legs(tables: Tables, legs: Legs, seen: Read, chosen: Selection) -> Part:
     """Take the selected calls of `tables`, which are those of `legs`, perhaps with a sidecar. Raises NarrowError."""
     part = narrow(tables, seen, chosen, legs.calls)
-    behind = select_rpcs(tables, chosen, legs.calls) & legs.last
+    behind = select_rpcs(tables, chosen, legs.calls) & legs.responding
     return replace(part, servers=_take_last(tables, behind, part.tables.methods, seen))
 
 

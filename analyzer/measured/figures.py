@@ -64,7 +64,7 @@ def describe_client(named_records: Sequence[tuple[str, Record]], tables: Tables)
 
 
 def _summarize(durations: Ints) -> Quantiles | None:
-    found = quantiles_of(durations)
+    found = quantiles_of(durations, reached=True)
     return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
 
 

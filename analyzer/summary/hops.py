@@ -152,11 +152,18 @@ def _share_client(tables: Tables, front: _Rows, back: _Rows) -> Mask:
 
 
 def _may_be_one_client(tables: Tables, front: _Rows, back: _Rows) -> bool:
-    """Check whether connections to both servers have a client address in common, and no other program by its frames."""
+    """Check whether connections to both servers have a client address in common, and no other program by its frames.
+
+    A program whose first frames were seen and are those of no known implementation is another one than those.
+    """
     c = tables.connections
     shared = c.client_ip[front[_share_client(tables, front, back)]]
-    programs = [set(c.client_hint[rows[np.isin(c.client_ip[rows], shared)]].tolist()) for rows in (front, back)]
-    return bool(len(shared)) and (0 in programs[0] | programs[1] or not programs[0].isdisjoint(programs[1]))
+    if not len(shared):
+        return False
+    mine = [rows[np.isin(c.client_ip[rows], shared)] for rows in (front, back)]
+    unseen = any((c.complete[rows] == 0).any() for rows in mine)
+    programs = [set(c.client_hint[rows].tolist()) for rows in mine]
+    return unseen or not programs[0].isdisjoint(programs[1])
 
 
 def _take_side(tables: Tables, connections: _Rows) -> _Side:

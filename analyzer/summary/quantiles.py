@@ -20,13 +20,18 @@ _TAIL = 0.025
 """The chance that is left to each end."""
 
 
-def quantiles_of(durations: Durations) -> dict[str, int] | None:
-    """Exact quantiles by nearest rank with count, min, max and mean, nanoseconds; None without any."""
+def quantiles_of(durations: Durations, *, reached: bool = False) -> dict[str, int] | None:
+    """Exact quantiles by nearest rank with count, min, max and mean, nanoseconds; None without any.
+
+    If `reached`, a quantile is what the longest of them reach: p99 is the shortest of the longest 1 %. Both differ by
+    one rank where the share of the count is a whole number.
+    """
     count = len(durations)
     if not count:
         return None
     ordered = np.sort(durations)
-    found = {name: int(ordered[max(1, math.ceil(share * count)) - 1]) for name, share in QUANTILES.items()}
+    ranks = {name: share * count for name, share in QUANTILES.items()}
+    found = {name: int(ordered[math.floor(rank) if reached else math.ceil(rank) - 1]) for name, rank in ranks.items()}
     mean = total_ns(durations) // count
     return {"count": count, "min": int(ordered[0]), **found, "max": int(ordered[-1]), "mean": mean}
 

@@ -88,15 +88,11 @@ def test_the_times_are_those_of_the_truth(capture: str, name: str) -> None:
     assert found.before_wire_ns and found.call_ns
     for ns, ms in (
         (found.before_wire_ns.p50, truth["before_wire_ms"]["p50"]),
+        (found.before_wire_ns.p99, truth["before_wire_ms"]["p99"]),
         (found.call_ns.p50, truth["client"]["p50_ms"]),
+        (found.call_ns.p99, truth["client"]["p99_ms"]),
     ):
         assert abs(ns / MS - ms) <= max(1.5, 0.1 * ms)
-    # the truth rounds the rank of a quantile up where it is whole: between p99 and the largest
-    assert (
-        found.before_wire_ns.p99 / MS * 0.9 - 1.5
-        <= truth["before_wire_ms"]["p99"]
-        <= found.before_wire_ns.max / MS + 1.5
-    )
     assert found.clock_offset_ns and found.clock_offset_ns.least <= 0 <= found.clock_offset_ns.most
 
 

@@ -93,7 +93,21 @@ def test_a_proxy_that_waits_for_whole_requests_is_named(files: Sequence[str]) ->
     assert [remedy.knob for remedy in hop.remedies] == ["no option http-buffer-request"]
 
 
-@pytest.mark.parametrize("name", ["hop-backend-slow-a", "hop-proxy-slow-a", "hop-buffering-a", "nginx-bothlegs-any"])
+@pytest.mark.parametrize(("name", "calls"), [("nghttpx-bothlegs", 100), ("nghttpx-bothlegs-cut", 60)])
+def test_a_proxy_on_its_clients_host_counts_each_call_once(name: str, calls: int) -> None:
+    """Its frames are another program's than the client's."""
+    analysis = analyze([recorded(f"wild/{name}.pcap.zst")])
+    hop = only_hop(analysis)
+    assert (hop.proxy, hop.server, analysis.totals.rpcs) == ("127.0.0.1:9001", "127.0.0.2:9002", calls)
+    assert (hop.exact, hop.ambiguous) == (0, 0)
+    assert share(analysis, "proxy") < 0.04
+    assert "server 127.0.0.2, which took" in analysis.verdict.text
+
+
+BOTH_LEGS = ["hop-backend-slow-a", "hop-proxy-slow-a", "hop-buffering-a", "nginx-bothlegs-any", "nghttpx-bothlegs-cut"]
+
+
+@pytest.mark.parametrize("name", BOTH_LEGS)
 def test_budgets_add_up_and_are_never_negative(name: str) -> None:
     legs = find_legs([recorded(f"wild/{name}.pcap.zst")])
     assert legs
