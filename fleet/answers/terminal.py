@@ -245,7 +245,7 @@ def _show_case(name: str, case: Case) -> Iterator[RenderableType]:
 
 
 def _show_delays(report: Report) -> Table:
-    table = _make_table("one-way delay", "RPCs", "to server p50", "to client p50", "clock error")
+    table = _make_table("one-way (if symmetric)", "RPCs", "to server p50", "to client p50", "clock error")
     for way in report.ways:
         name = _shorten(f"{way.client_host} -> {way.server_host}")
         clocks = f"±{duration(way.clock_uncertainty_ns)}"
