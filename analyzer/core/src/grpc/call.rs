@@ -215,26 +215,14 @@ impl Call {
     /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
     /// capture point to that side and back is propagation, and what packets took longer than that was a queue.
     /// What was sent up to `gap_time` is not in the capture.
-    ///
-    /// Gives the part of it in which that side had to act, nanoseconds.
     #[inline(always)]
-    pub fn charge_activity(
-        &mut self,
-        side: usize,
-        is_client: bool,
-        at: &At,
-        transport: &Transport,
-        gap_time: i64,
-    ) -> u64 {
-        let own = if is_client { Cause::Client } else { Cause::Server };
-        let before = self.budget.get(own);
+    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
         if gap_time > self.last_time {
             let until = gap_time.min(at.ready_time);
             self.charge(until, Cause::CaptureGap);
             self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
         }
         self.charge_turn(side, is_client, at, transport);
-        self.budget.get(own).wrapping_sub(before)
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use crate::tcp::send_queue::BlockedInterval;
 use super::call::Call;
 use super::message::Event;
 use super::protocol::Kind;
-use super::rows::{count_message, note_act, note_idle, push_delay, touch_gap};
+use super::rows::{Sender, charge_act, count_message, note_idle, push_delay, touch_gap};
 use super::state::{Grpc, Http2};
 use super::tail::begins_end;
 
@@ -44,8 +44,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
         went_behind(call, from, at, reading.cx);
     }
-    let own = call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
-    note_act(from.connection, call, from.is_client, at, own, reading.cx);
+    charge_act(call, from, at, reading.transport, h2.application.gap_time, reading.cx);
     if !call.has_messages_alone && !reads_messages(call, from) {
         if call.kind.is_rpc() {
             call.tail_cut |= h2.sides[side].gap_touches(call.directions[side].gaps, call.first.packet);
@@ -80,24 +79,6 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         && !may_stand(h2, slot, from, octets, at, reading.cx)
     {
         h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
-    }
-}
-
-/// The sender of DATA.
-#[derive(Clone, Copy, Debug)]
-struct Sender {
-    /// Row of the connection.
-    connection: u32,
-    /// Whether it is the client.
-    is_client: bool,
-    side: usize,
-}
-
-impl Sender {
-    /// 0 for the client, 1 for the server.
-    #[inline(always)]
-    fn direction(self) -> u8 {
-        u8::from(!self.is_client)
     }
 }
 

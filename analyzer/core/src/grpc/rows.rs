@@ -7,6 +7,7 @@ use crate::limits;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::{ActRow, DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::headers::Summary;
@@ -52,24 +53,57 @@ fn push_failure(call: &Call, cx: &mut Context) {
     }
 }
 
-/// Notes an interval up to `at` in which a side had to act on an RPC.
+/// The side that sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    /// Row of the connection.
+    pub connection: u32,
+    pub is_client: bool,
+    pub side: usize,
+}
+
+impl Sender {
+    /// 0 for the client, 1 for the server.
+    #[inline(always)]
+    pub fn direction(self) -> u8 {
+        u8::from(!self.is_client)
+    }
+}
+
+/// Accounts a call's time up to bytes at `at` (`Call::charge_activity`). Where threads were recorded, it notes the part in
+/// which their sender had to act on an RPC.
 #[inline]
-pub(super) fn note_act(connection: u32, call: &Call, is_client: bool, at: At, own_ns: u64, cx: &mut Context) {
-    if own_ns > 0 && cx.options.acts && call.kind.is_rpc() {
-        let (time, end) = (at.ready_time, i64::try_from(own_ns).unwrap_or(i64::MAX));
-        push_act(
-            ActRow {
-                connection,
-                stream: call.id,
-                direction: u8::from(!is_client),
-                idle: 0,
-                method: call.method,
-                start_time_ns: time.saturating_sub(end),
-                duration_ns: end,
-                packet: at.packet,
-            },
-            cx,
-        );
+pub(super) fn charge_act(
+    call: &mut Call,
+    from: Sender,
+    at: At,
+    transport: &Transport,
+    gap_time: i64,
+    cx: &mut Context,
+) {
+    let own = if from.is_client { Cause::Client } else { Cause::Server };
+    let before = if cx.options.acts { call.budget.get(own) } else { 0 };
+    call.charge_activity(from.side, from.is_client, &at, transport, gap_time);
+    if cx.options.acts && call.kind.is_rpc() {
+        note_act(from, call, at, call.budget.get(own).wrapping_sub(before), cx);
+    }
+}
+
+#[cold]
+fn note_act(from: Sender, call: &Call, at: At, own_ns: u64, cx: &mut Context) {
+    if own_ns > 0 {
+        let duration_ns = i64::try_from(own_ns).unwrap_or(i64::MAX);
+        let row = ActRow {
+            connection: from.connection,
+            stream: call.id,
+            direction: from.direction(),
+            idle: 0,
+            method: call.method,
+            start_time_ns: at.ready_time.saturating_sub(duration_ns),
+            duration_ns,
+            packet: at.packet,
+        };
+        push_act(row, cx);
     }
 }
 

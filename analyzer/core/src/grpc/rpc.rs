@@ -20,7 +20,8 @@ use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
 use super::rows::{
-    Closed, OPEN_FOR, begin_rpc, note_act, note_context, note_idle, push_open, request_ends, settle, write_rpc,
+    Closed, OPEN_FOR, Sender, begin_rpc, charge_act, note_context, note_idle, push_open, request_ends, settle,
+    write_rpc,
 };
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
@@ -71,8 +72,8 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     let &HeaderBlock { side, stream: id, summary, last, .. } = block;
     if id <= h2.highest_stream() {
         if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
-            let own = call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
-            note_act(h2.connection, call, true, last, own, reading.cx);
+            let from = Sender { connection: h2.connection, is_client: true, side };
+            charge_act(call, from, last, reading.transport, h2.application.gap_time, reading.cx);
         }
         return; // trailers of the client, or a stream that is over
     }
@@ -112,8 +113,8 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     if begin_rpc(&mut h2.application, h2.connection, call, example, reading.cx) {
         note_context(summary, reading.cx);
     }
-    let own = call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
-    note_act(h2.connection, call, true, last, own, reading.cx);
+    let from = Sender { connection: h2.connection, is_client: true, side };
+    charge_act(call, from, last, reading.transport, h2.application.gap_time, reading.cx);
     call.directions[side].headers = (last.time, last.packet);
     h2.application.turns.update(call, side, true, first, reading.transport.near_rtt[side]);
     note_idle(h2.connection, call, &mut h2.application.turns, first, reading.cx);
@@ -139,8 +140,8 @@ fn response_headers(
         h2.application.server_agent.get_or_insert(server);
     }
     if let Some(call) = h2.streams.state_mut(slot) {
-        let own = call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
-        note_act(h2.connection, call, false, at, own, reading.cx);
+        let from = Sender { connection: h2.connection, is_client: false, side };
+        charge_act(call, from, at, reading.transport, h2.application.gap_time, reading.cx);
         if summary.http_status.is_some_and(|status| (100..200).contains(&status)) {
             return; // an interim response (RFC 9113 section 8.1): the answer is still to come
         }
@@ -217,8 +218,8 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
         }
         return;
     };
-    let own = call.charge_activity(side, is_client, &at, reading.transport, h2.application.gap_time);
-    note_act(h2.connection, call, is_client, at, own, reading.cx);
+    let from = Sender { connection: h2.connection, is_client, side };
+    charge_act(call, from, at, reading.transport, h2.application.gap_time, reading.cx);
     call.directions[side].ended = true;
     if call.kind == Kind::ConnectUnary {
         end_unframed(h2, side, slot, at, reading);
@@ -268,7 +269,7 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         } else if side == client {
             call.charge_unfinished(at.time, 1 - client, reading.transport);
         }
-        _ = call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
+        call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
         let ending = if let Some(ending) = h2.application.tails.of_body(call) {
             ending
