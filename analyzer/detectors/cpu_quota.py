@@ -49,7 +49,6 @@ ABOUT = About(
     example="recorded/processes/cpu-quota.pcap.zst",
     figure=_figures.thread_time("throttled"),
     precedence=1,
-    whole_connections=True,
     needs_processes=True,
 )
 
