@@ -205,6 +205,16 @@ def test_a_selection_has_the_threads_of_its_rpcs() -> None:
     assert not part.quality.warnings
 
 
+def test_threads_of_a_proxy_are_not_used() -> None:
+    """They are the server of one leg and the client of another."""
+    path = [str(RECORDED / "wild" / "hop-backend-slow-a.pcap.zst")]
+    some = join_record([capture("slow-pool")], decode([capture("slow-pool")]), read_record(record("slow-pool")))
+    plain, better = (of_capture(path, replace(decode(path), processes=known)) for known in (None, some))
+    assert (better.budget, better.findings, better.processes) == (plain.budget, plain.findings, ())
+    (note,) = set(better.quality.warnings) - set(plain.quality.warnings)
+    assert note.startswith("threads are not used: calls go through a proxy")
+
+
 def test_another_captures_record_is_not_used() -> None:
     path = [capture("one-connection")]
     tables = decode(path, rpc_rows=False)

@@ -40,7 +40,7 @@ def tables(
         parts=parts,
     )
     throttled = np.array([[first, first + 1]], dtype=np.int64)
-    return replace(before, processes=Processes(acts, {7: "load"}, 2, 0.5, throttled, locks))
+    return replace(before, processes=Processes(acts, {7: "load"}, 2, 0.5, throttled, 1 * US, locks))
 
 
 def answers(module: Any, some: Tables) -> list[Finding | Skipped]:
