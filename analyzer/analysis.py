@@ -18,7 +18,7 @@ from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
 from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
-from .summary.processes import describe_processes, split_budget
+from .summary.processes import describe_pressure, describe_processes, split_budget
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -77,12 +77,21 @@ def _add_processes(
         return tables, (*notes, f"the process record of {sidecar.file} is not used: {error}")
 
 
-def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes: tuple[str, ...] = ()) -> Analysis:
-    """Analyse some of the RPCs as if there were no others. Raises NoGrpcError, NarrowError."""
+def of_part(
+    paths: Sequence[str],
+    seen: Read,
+    chosen: Selection,
+    sidecar: Sidecar | None = None,
+    notes: tuple[str, ...] = (),
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> Analysis:
+    """Analyse some of the RPCs as if there were no others. Raises CaptureError, NoGrpcError, NarrowError."""
     from .selection.narrow import narrow
 
     if sidecar is not None and sidecar.processes is not None:
-        notes = (*notes, "threads are not used for a selection: analyze the whole capture")
+        tables, notes = _add_processes(paths, seen.tables, sidecar, notes, progress, **how)
+        seen = replace(seen, tables=tables)
     proxies = [] if chosen.connections else find_proxies(seen.tables)
     if not proxies:
         return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
@@ -109,6 +118,8 @@ def of_tables(
     """
     if not tables.rpc_count:
         raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
+    if legs and tables.processes is not None:
+        notes = (*notes, "threads are not used: calls go through a proxy, both sides of which are in the capture")
     recording = None
     proxies = legs.notes if legs else None if narrowing else tuple(describe_proxies(tables))
     hops = legs.hops if legs else ()
@@ -118,6 +129,7 @@ def of_tables(
 
         try:
             recording, tables = apply_sidecar(tables, sidecar)
+            notes = (*notes, *describe_pressure(recording, tables.processes))
         except Mismatch as mismatch:
             notes, sidecar = (*notes, f"{sidecar.file} is not used: {mismatch}"), None
     part = narrowing(tables) if narrowing else None

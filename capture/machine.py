@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -125,6 +127,12 @@ def cpus() -> dict[str, Any]:
     return {"count": os.cpu_count(), "usable": usable, "model": model, "governor": governor, "load": load}
 
 
+def cpu_pressure() -> dict[str, int] | None:
+    """Read for how long some thread of the machine has waited for a processor (PSI); None where it is not known."""
+    found = re.match(r"some .*\btotal=(\d+)", tools.read("/proc/pressure/cpu") or "")
+    return {"time_ns": time.monotonic_ns(), "waited_us": int(found[1])} if found else None
+
+
 def versions() -> dict[str, str | None]:
     """List the versions of the recording tools and of gRPC."""
     lines = (tools.output("tcpdump", "--version") or "").splitlines()
@@ -160,6 +168,7 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "clock": clock.describe_clock(),
         "addresses": addresses(),
         "cpus": cpus(),
+        "cpu_pressure": cpu_pressure(),
         "sysctls": sysctls(),
         "routes": routes(targets),
         "interfaces": links(interface),

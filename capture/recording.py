@@ -328,6 +328,7 @@ class Recording:
             "packets": vars(counts) if counts else None,
             "problems": self.outcome.problems,
             "sysctls_at_end": machine.sysctls(),
+            "cpu_pressure_at_end": machine.cpu_pressure(),
             "interfaces_at_end": machine.links(self.plan.interface),
         }
         if sampler:

@@ -49,7 +49,6 @@ ABOUT = About(
     example="recorded/processes/cpu-quota.pcap.zst",
     figure=_figures.thread_time("throttled"),
     precedence=1,
-    whole_connections=True,
     needs_processes=True,
 )
 
@@ -73,6 +72,8 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
     quota = found.quota_processors
     allowed = f" ({quota:g} processors)" if quota else ""
+    counted = found.throttled_ns
+    in_all = "" if counted is None else f", {_shared.milliseconds(counted)} of all processors together"
     return Finding(
         id=ID,
         title=f"A CPU quota{allowed} stopped threads in {waited.share:.0%} of the time in which they had to act",
@@ -81,13 +82,13 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
-        metrics=_processes.make_metrics(found, waited) | {"throttled_times": len(found.throttled)},
+        metrics=_processes.make_metrics(found, waited) | _count_throttling(found),
         evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "
             f"{_processes.describe_places(waited)}. {len(found.throttled):,} times "
-            f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before."
+            f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before{in_all}."
         ),
         remedies=(
             Remedy("Kubernetes", "resources.limits.cpu", "raise it, or set only resources.requests.cpu"),
@@ -100,3 +101,8 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
             "time in which they had to act: raise the limit."
         ),
     )
+
+
+def _count_throttling(found: Processes) -> dict[str, int]:
+    counted = {} if found.throttled_ns is None else {"cgroup_throttled_ns": found.throttled_ns}
+    return {"throttled_times": len(found.throttled)} | counted

@@ -52,7 +52,6 @@ ABOUT = About(
     example="recorded/processes/lock-contention.pcap.zst",
     figure=_figures.thread_time("lock"),
     precedence=3,
-    whole_connections=True,
     needs_processes=True,
 )
 

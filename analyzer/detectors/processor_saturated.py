@@ -51,7 +51,6 @@ ABOUT = About(
     figure=_figures.thread_time("runnable", "other_processes"),
     caused_by=("cpu-quota",),
     precedence=2,
-    whole_connections=True,
     needs_processes=True,
 )
 _READY = ("runnable", "other_processes")

@@ -26,8 +26,9 @@ When it cannot tell
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
 many busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the
 confidence is medium, and low for one call at a time. Calls of different length, or several methods in one pool, hide a
-limit. Connections that reach their limit of concurrent streams are left out. So does a capture that begins when the
-queue is there.
+limit. With a record of the server's threads (`capture --processes on`) the finding says for what they waited; it is
+withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections that reach their limit of
+concurrent streams are left out. So does a capture that begins when the queue is there.
 
 What would refute it
 --------------------
@@ -52,11 +53,12 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
-from . import _failures, _figures, _shared
+from . import _failures, _figures, _shared, _threads
 
 ID = "server-concurrency-limit"
 ABOUT = About(
@@ -66,6 +68,7 @@ ABOUT = About(
     whole_connections=True,
 )
 
+_UNKNOWN = "The packets do not show what limits it: a pool of threads, a lock, a backend, or busy processors."
 _FIRST_RPCS = 32
 """RPCs of each connection that have rows in any case (limits.rs)."""
 
@@ -119,7 +122,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         for rows in groups[: limits.groups]
     )
     found = [fit for fit in fits if fit is not None]
-    if found:
+    if found and (lack := _threads.explain_lack(tables)):
+        yield Skipped(ID, f"{lack}: as many processors look like a limit")
+    elif found:
         yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
 
 
@@ -228,13 +233,15 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     mean = float((method.latency or {}).get("mean", 0))
     share = max(0.0, 1 - (took + near) / mean) * method.rpcs / tables.rpc_count if mean else 0.0
     waited, name = float(np.median((fit.begin_ns - start - near)[fit.freed_by >= 0])), method.name or "one method"
+    spent = _read_threads(tables, connections)
+    known = spent and spent.advise()
     calls, most = count(fit.limit, "call"), _count_open(start, end)
     one, wait = _shared.milliseconds(took), _shared.milliseconds(waited)
     return Finding(
         id=ID,
         title=f"{server} seems to work on {calls} at once, while {most:,} are open",
         severity="info",
-        confidence=_shared.lower("medium" if fit.limit > 1 else "low", _shared.quality_allows(tables)),
+        confidence=_shared.lower("medium" if fit.limit > 1 or known else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.names(tables, [method.number])),
         metrics={
             "limit": fit.limit,
@@ -245,21 +252,26 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
             "service_time_spread": round(fit.spread, 3),
             "queue_time_p50_ns": int(waited),
             "queued_share": round(share, 4),
+            **(spent.make_metrics() if spent else {}),
         },
         evidence=tuple(_show_queue(tables, fit)),
         explanation=(
             f"Of the first {len(rows):,} calls of {name}, {most:,} were open at once. Their responses came as from a "
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
-            f"were open. The others waited {wait} for a place (median). The packets do not show what limits it: a pool "
-            "of threads, a lock, a backend, or busy processors."
+            f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else _UNKNOWN}"
         ),
         remedies=_list_remedies(server),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
-            f"{server} seems to work on {calls} of {name} at once, {one} each; the others wait {wait} inside it: look "
-            "at its pool of threads."
+            f"{server} seems to work on {calls} of {name} at once, {one} each; "
+            f"{known or f'the others wait {wait} inside it: look at its pool of threads'}."
         ),
     )
+
+
+def _read_threads(tables: Tables, connections: tuple[int, ...]) -> _threads.Spent | None:
+    whole = int(tables.connection_budgets[list(connections), CAUSES.index("server")].sum())
+    return _threads.read_spent(tables, 1, lambda acts: np.isin(acts.connection, connections) & (acts.idle == 0), whole)
 
 
 def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:

@@ -33,11 +33,14 @@ server if the same client has other servers whose mean is less than half of it.
 
 When it cannot tell
 -------------------
-The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. Packet
-loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took half
-as long as the tail or longer. That holds for needless retransmissions as well: they show that ACKs were late, which no
-handler delays. Nor is a tail judged where time in the network's queue (`network-queueing`) can explain it, or for a
-method with fewer than a hundred responses.
+The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. With a
+record of its threads (`capture --processes on`) the finding says for what they waited, of a tail in the longest calls.
+It is withdrawn if they mostly waited for processors, or were stopped by a CPU quota.
+
+Packet loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took
+half as long as the tail or longer. That holds for needless retransmissions as well: they show that ACKs were late,
+which no handler delays. Nor is a tail judged where time in the network's queue (`network-queueing`) can explain it, or
+for a method with fewer than a hundred responses.
 
 What would refute it
 --------------------
@@ -71,7 +74,7 @@ from ..model.text import count
 from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import group_rows
 from . import _failures as common
-from . import _figures
+from . import _figures, _threads
 from ._shared import distinct, host, lower, milliseconds, name_hosts, names, quality_allows, rpc_time, share_of_time
 
 ID = "server-latency"
@@ -84,6 +87,7 @@ ABOUT = About(
     judges_servers=True,
 )
 
+_ONE_BOX = "The packets show the server as one box: host, library, handler and what it calls."
 _SERVER = CAUSES.index("server")
 _QUEUE = CAUSES.index("network_queue")
 
@@ -183,7 +187,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             yield found
         elif found:
             slow.append(found)
-    if slow:
+    if slow and (lack := _threads.explain_lack(tables)):
+        yield Skipped(ID, lack)
+    elif slow:
         yield _make_finding(tables, sorted(slow, key=lambda s: (s.lost_ns is None, -s.server_ns)), limits)
 
 
@@ -277,23 +283,36 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     words = _summarize(first, server, name)
     lost = sum(s.lost_ns or 0 for s in slow)
     grave = first.lost_ns is not None
+    spent = _read_threads(tables, first)
+    sure = not grave or (spent is not None and spent.main is not None)
     return Finding(
         id=ID,
         title=_write_title(first, server, name),
         severity="warning" if grave else "info",
-        confidence=lower("medium" if grave else "high", quality_allows(tables)),
+        confidence=lower("high" if sure else "medium", quality_allows(tables)),
         scope=Scope(connections, names(tables, [s.method.number for s in slow])),
         lost_ns=lost if grave else None,
         share=share_of_time(tables, lost) if grave else None,
-        metrics=_measure(slow, share),
+        metrics={**_measure(slow, share), **(spent.make_metrics() if spent else {})},
         evidence=tuple(_show_rpcs(tables, rows)),
         explanation=(
             f"{words} The round trip between client and server is not included; {share:.0%} of all RPC time is the "
-            "server's. The packets show the server as one box: host, library, handler and what it calls."
+            f"server's. {spent.explain() if spent else _ONE_BOX}"
         ),
         remedies=_list_remedies(first, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables))),
+        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables)), spent),
+    )
+
+
+def _read_threads(tables: Tables, slow: _Slow) -> _threads.Spent | None:
+    """Read what the servers' threads did in these calls, or in one of a hundred where a tail is slow."""
+    if slow.peers:
+        return None
+    number = slow.method.number
+    longest = 0.99 if slow.tail else 0.0
+    return _threads.read_spent(
+        tables, 1, lambda acts: (acts.method == number) & (acts.idle == 0), slow.server_ns, longest
     )
 
 
@@ -329,15 +348,16 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
     return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
-def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
+def _write_verdict(slow: _Slow, server: str, name: str, share: float, spent: _threads.Spent | None) -> str:
     p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
     if slow.peers:
         return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
+    known = spent and spent.advise()
     if slow.tail:
-        return (
-            f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
-            "at the times of the evidence."
-        )
+        todo = known or "trace the handler at the times of the evidence"
+        return f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): {todo}."
+    if known:
+        return f"{share:.0%} of the RPC time is in {server} ({name}: median {p50}): {known}."
     return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}: look there."
 
 

@@ -26,8 +26,9 @@ counted.
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
-late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a
-PING was late: then the report does not say that the process was paused. If the kernel was paused as well, the host
+late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a PING
+was late: then the report does not say that the process was paused. With a record of the threads (`capture --processes
+on`) it says for what they waited, and whether the process was busy instead. If the kernel was paused as well, the host
 cannot be told from the path.
 
 What would refute it
@@ -61,7 +62,8 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _figures, _shared, _software
+from ..tables.processes import Acts
+from . import _figures, _shared, _software, _threads
 
 ID = "synchronised-stall"
 ABOUT = About(
@@ -270,13 +272,17 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     length, often = _shared.milliseconds(stalls.median_ns), f"{len(stalls.times):,} times"
+    suspects = "garbage collection" if paused else "a lock, garbage collection"
     period = _find_period(stalls, limits)
-    stopped = f"{who} {'was paused' if paused else 'sent nothing'} {often} for {length}"
+    spent = _read_threads(tables, stalls)
+    known = spent and spent.advise()
+    state = "was busy" if spent and spent.is_busy else "was paused" if paused else "sent nothing"
+    stopped = f"{who} {state} {often} for {length}"
     return Finding(
         id=ID,
         title=stopped + (f"; {period}" if period else ""),
         severity=_rate_severity(tables, stalls, share, limits),
-        confidence=_shared.lower("high" if paused else "medium", _shared.quality_allows(tables)),
+        confidence=_shared.lower("high" if paused or known else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -287,14 +293,15 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "late_pings": stalls.pings,
             "rpcs_waiting": stalls.waiting,
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
+            **(spent.make_metrics() if spent else {}),
         },
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show_stall(tables, row)),
-        explanation=_explain(tables, stalls, who, period),
+        explanation=_explain(tables, stalls, who, period, spent),
         remedies=_list_remedies(who),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
-            f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: look for "
-            f"{'' if paused else 'a lock, '}garbage collection, a CPU quota or a paused host there."
+            f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: "
+            f"{known or f'look for {suspects}, a CPU quota or a paused host there'}."
         ),
     )
 
@@ -315,7 +322,25 @@ def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits:
     return "warning" if stalls.total_ns >= limits.warning_share * max(span, 1) else "info"
 
 
-def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
+def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
+    """Read what led to the sends of the intervals in whose time the stalls lie."""
+    table = tables.stalls
+    middles = table.start_time_ns[stalls.rows] + table.duration_ns[stalls.rows] // 2
+    of_stalls = group_rows(table.connection[stalls.rows])
+
+    def choose(acts: Acts) -> Mask:
+        chosen = np.zeros(len(acts.connection), dtype=bool)
+        for connection, rows in group_rows(acts.connection).items():
+            times = np.sort(middles[of_stalls.get(connection, rows[:0])])
+            start = acts.start_time_ns[rows]
+            first, behind = np.searchsorted(times, start), np.searchsorted(times, start + acts.duration_ns[rows])
+            chosen[rows] = behind > first
+        return chosen
+
+    return _threads.read_spent(tables, stalls.direction, choose, stalls.total_ns)
+
+
+def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _threads.Spent | None) -> str:
     table, rows = tables.stalls, stalls.rows
     parts = [
         f"{len(stalls.times):,} times {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} (median; longest "
@@ -329,9 +354,11 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
     if stalls.pings:
         parts.append(
             f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "
-            "the application does: the process was paused, not a handler."
+            f"the application does: {'' if spent and spent.is_busy else 'the process was paused, '}not a handler."
         )
-    else:
+    if spent:
+        parts.append(spent.explain())
+    elif not stalls.pings:
         parts.append("A lock, a pool or a service that all calls need would look the same.")
     acked = int((table.acked_time_ns[rows] >= 0).sum())
     if acked:

@@ -74,7 +74,7 @@ def read_legs(
 
 def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     """Join the legs of all calls through some proxies; None when no leg can be joined."""
-    tables = seen.tables
+    tables = replace(seen.tables, processes=None)  # a proxy's thread is the server of one leg, the client of another
     rpcs = tables.rpcs
     fronts = {int(one.front[0]): one.front for one in proxies}
     behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}

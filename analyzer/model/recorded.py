@@ -34,6 +34,8 @@ class RecordingFacts(Struct, frozen=True):
     window_samples_near_estimate: Count
     """Of these, those within a tenth or two segments of the estimate."""
     clock: HostClock | None = None
+    cpu_pressure: float | None = None
+    """Share of the recording in which some thread of the host was ready and had no processor (PSI)."""
 
 
 class ProcessFacts(Struct, frozen=True, kw_only=True):

@@ -78,6 +78,7 @@ def join_record(
         processors=record.processors,
         quota_processors=record.quota_processors,
         throttled=np.array(record.throttled, dtype=np.int64).reshape(-1, 2) + record.offset_ns,
+        throttled_ns=record.throttled_ns,
         locks=record.full,
     )
 

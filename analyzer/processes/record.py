@@ -42,6 +42,7 @@ class _Footer(Struct, frozen=True):
     uncertainty_ns: _Count
     lost_events: _Count = 0
     throttled: tuple[tuple[_Time, _Time], ...] = ()
+    throttled_ns: _Count | None = None
     quota_processors: float | None = None
     cut: bool = False
     cost_ns: _Count = 0
@@ -59,6 +60,8 @@ class ProcessRecord(Struct, frozen=True, eq=False):
     """Processors that the command's cgroup may use at once; None without a quota."""
     throttled: tuple[tuple[int, int], ...]
     """When the command's cgroup was throttled, by the record's clock."""
+    throttled_ns: int | None
+    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
     full: bool
     """Whether waits for locks were recorded."""
     lost_events: int
@@ -100,6 +103,7 @@ def read_record(content: bytes) -> ProcessRecord:
         processors=header.processors,
         quota_processors=footer.quota_processors,
         throttled=footer.throttled,
+        throttled_ns=footer.throttled_ns,
         full=header.full,
         lost_events=footer.lost_events,
         cost_ns=footer.cost_ns,

@@ -23,6 +23,7 @@ from ..tables import (
     Method,
     OpenRpcs,
     Pings,
+    Processes,
     Rpcs,
     Stalls,
     Tables,
@@ -30,6 +31,7 @@ from ..tables import (
     Undelivered,
     Waits,
 )
+from ..tables.processes import Acts
 from .reading import BITS, Mask, Read, streams_of
 
 _OTHER = 3
@@ -117,7 +119,15 @@ def part(
         other_streams=int(tables.connections.other_streams[on].sum()) - int((asked & ~others).sum()),
         measured=measured or None,
         before=Before(tables, waits),
+        processes=tables.processes and _choose_acts(tables, tables.processes, mine, on & whole),
     )
+
+
+def _choose_acts(tables: Tables, processes: Processes, mine: Mask, whole: Mask) -> Processes:
+    """Choose what the threads did for the RPCs, and while connections that are judged whole were idle."""
+    acts = processes.acts
+    rows = np.where(acts.idle > 0, whole[acts.connection], _carries(tables, acts, mine))
+    return replace(processes, acts=acts.choose(rows))
 
 
 def _rows(table: _Row, rows: Ints | Mask) -> _Row:
@@ -174,7 +184,7 @@ def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
     return failures, budgets[kept] if len(budgets) == len(kept) else budgets
 
 
-def _carries(tables: Tables, table: Waits | Delays | OpenRpcs, mine: Mask) -> Mask:
+def _carries(tables: Tables, table: Waits | Delays | OpenRpcs | Acts, mine: Mask) -> Mask:
     """Mark rows of a table whose stream carries one of the RPCs."""
     rpcs = tables.rpcs
     return np.isin(streams_of(table.connection, table.stream), streams_of(rpcs.connection[mine], rpcs.stream[mine]))

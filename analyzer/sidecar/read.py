@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ..model.finding import Finding, Remedy, Skipped
@@ -59,12 +59,23 @@ class _Clock(Struct, frozen=True):
     chrony: _Chrony | None = None
 
 
+_Elapsed = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class _Pressure(Struct, frozen=True):
+    time_ns: _Elapsed
+    """By a clock that is never set."""
+    waited_us: _Elapsed
+    """How long some thread has waited for a processor until then."""
+
+
 class _Host(Struct, frozen=True):
     name: str = ""
     kernel: str = ""
     machine: Any = None
     boot: str | None = None
     clock: _Clock | None = None
+    cpu_pressure: _Pressure | None = None
     addresses: tuple[str, ...] = ()
     sysctls: Mapping[str, str] = {}
     routes: tuple[Mapping[str, Any], ...] = ()
@@ -79,6 +90,7 @@ class _Document(Struct, frozen=True):
     packets: _Packets | None = None
     command: Any = None
     sysctls_at_end: Mapping[str, str] | None = None
+    cpu_pressure_at_end: _Pressure | None = None
 
 
 class _Socket(Struct, frozen=True):
@@ -305,7 +317,16 @@ def collect_facts(tables: Tables, better: Tables, sidecar: Sidecar) -> Recording
         window_samples=count,
         window_samples_near_estimate=near,
         clock=_describe_clock(host.clock),
+        cpu_pressure=_measure_pressure(host.cpu_pressure, sidecar.document.cpu_pressure_at_end),
     )
+
+
+def _measure_pressure(first: _Pressure | None, last: _Pressure | None) -> float | None:
+    """Return the share of the time between both in which some thread waited for a processor; None if not known."""
+    if first is None or last is None:
+        return None
+    waited, whole = 1000 * (last.waited_us - first.waited_us), last.time_ns - first.time_ns
+    return round(min(waited / whole, 1.0), 4) if whole > 0 <= waited else None
 
 
 def _describe_clock(clock: _Clock | None) -> HostClock | None:

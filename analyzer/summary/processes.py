@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..model.recorded import ProcessFacts
+from ..model.recorded import ProcessFacts, RecordingFacts
 from ..tables import DIRECTIONS
 from ..tables.processes import PARTS, UNKNOWN, Processes
+
+_HIGH_PRESSURE = 0.5
+"""Share of a recording in which threads waited for processors, from which it is said (heuristic: half of it)."""
+
+
+def describe_pressure(recording: RecordingFacts, found: Processes | None) -> Iterator[str]:
+    """Say that threads of the recording host waited for processors, if they did so for long."""
+    share = recording.cpu_pressure
+    if share is not None and share >= _HIGH_PRESSURE:
+        whose = "" if found else ": capture --processes on tells whether it was a thread of these RPCs"
+        yield f"on {recording.host} some thread waited for a processor in {share:.0%} of the recording (PSI){whose}"
 
 
 def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:

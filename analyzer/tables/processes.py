@@ -52,6 +52,8 @@ class Processes(Struct, frozen=True, eq=False):
     """Processors that the command's cgroup may use at once; None without a quota."""
     throttled: Ints
     """Begin and end of the times in which the cgroup was throttled, capture clock; shape (times, 2)."""
+    throttled_ns: int | None
+    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
     locks: bool
     """Whether waits for locks were recorded."""
 

@@ -26,7 +26,7 @@ EVERYTHING = Selection(from_ns=-(10**15))
 
 
 def part(files: Sequence[str], chosen: Selection) -> Analysis:
-    return of_part(read(files, chosen), chosen)
+    return of_part(files, read(files, chosen), chosen)
 
 
 def ids(analysis: Analysis) -> set[str]:

@@ -181,11 +181,38 @@ def test_formats_of_other_sizes_make_a_note(what: str, size: int, tmp_path: Path
     assert any("is not used" in note for note in analysis.quality.warnings)
 
 
-def test_a_selection_has_no_threads_and_says_so() -> None:
-    path, chosen = [capture("one-connection")], Selection(method="*")
-    analysis = of_part(read(path, chosen), chosen, *find_sidecar(path))
-    assert not analysis.processes
-    assert "threads are not used for a selection: analyze the whole capture" in analysis.quality.warnings
+def selected(name: str, chosen: Selection) -> Analysis:
+    path = [capture(name)]
+    return of_part(path, read(path, chosen), chosen, *find_sidecar(path))
+
+
+@pytest.mark.parametrize("name", ["cpu-quota", "slow-pool"])
+def test_a_selection_of_everything_has_the_same_threads(name: str) -> None:
+    whole, part = joined(name), selected(name, Selection(method="*"))
+    assert (part.processes, part.budget, part.verdict) == (whole.processes, whole.budget, whole.verdict)
+
+
+def test_a_selection_has_the_threads_of_its_rpcs() -> None:
+    """Of a connection some of whose RPCs are selected, the time between RPCs is not judged."""
+    whole, part = joined("slow-pool"), selected("slow-pool", Selection(to_ns=100_000_000))
+    plain = of_part([], read([capture("slow-pool")], chosen := Selection(to_ns=100_000_000)), chosen)
+    assert unsplit(part.budget) == dict(plain.budget)
+    assert part.narrowed
+    assert part.narrowed.connections_in_part
+    (facts,) = part.processes
+    assert (facts.side, facts.idle_intervals) == ("server", 0)
+    assert 0 < facts.total_ns == of_cause(part.budget, "server") < whole.processes[0].total_ns
+    assert not part.quality.warnings
+
+
+def test_threads_of_a_proxy_are_not_used() -> None:
+    """They are the server of one leg and the client of another."""
+    path = [str(RECORDED / "wild" / "hop-backend-slow-a.pcap.zst")]
+    some = join_record([capture("slow-pool")], decode([capture("slow-pool")]), read_record(record("slow-pool")))
+    plain, better = (of_capture(path, replace(decode(path), processes=known)) for known in (None, some))
+    assert (better.budget, better.findings, better.processes) == (plain.budget, plain.findings, ())
+    (note,) = set(better.quality.warnings) - set(plain.quality.warnings)
+    assert note.startswith("threads are not used: calls go through a proxy")
 
 
 def test_another_captures_record_is_not_used() -> None:

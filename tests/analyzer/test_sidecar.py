@@ -157,6 +157,26 @@ def test_a_recording_that_was_killed_is_used(case: Case) -> None:
     assert case.analyse(ended_time_ns=None, packets=None).recording is not None
 
 
+@pytest.mark.parametrize(
+    ("waited_us", "whole_ns", "share"),
+    [(500, 1_000_000, 0.5), (499, 1_000_000, 0.499), (1_001, 1_000_000, 1.0), (-1, 1_000_000, None), (1, 0, None)],
+)
+def test_a_host_without_free_processors_is_told(case: Case, waited_us: int, whole_ns: int, share: float | None) -> None:
+    first = {"time_ns": 7, "waited_us": 9}
+    last = {"time_ns": 7 + whole_ns, "waited_us": 9 + waited_us}
+    analysis = case.analyse(host={"cpu_pressure": first}, cpu_pressure_at_end=last)
+    assert analysis.recording is not None
+    assert analysis.recording.cpu_pressure == share
+    told = [note for note in analysis.quality.warnings if "(PSI)" in note]
+    assert len(told) == (share is not None and share >= 0.5)
+    assert all(note.startswith(f"on box some thread waited for a processor in {share:.0%} of the") for note in told)
+
+
+def test_an_endless_time_is_refused(case: Case) -> None:
+    with pytest.raises(read.Mismatch, match="does not describe a recording"):
+        case.read(cpu_pressure_at_end={"time_ns": 10**400, "waited_us": 1})
+
+
 def test_packets_that_tcpdump_lost_are_the_captures(case: Case) -> None:
     analysis = case.analyse(packets={"captured": 10_000, "dropped": 7, "dropped_by_interface": 1})
     assert analysis.capture.dropped_packets == 8

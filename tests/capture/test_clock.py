@@ -66,3 +66,15 @@ def test_the_sidecar_has_both() -> None:
     host = machine.snapshot("lo", ())
     assert host["boot"] == clock.identify_boot()
     assert set(host["clock"]) == {"synchronised", "max_error_ns", "estimated_error_ns", "offset_ns", "chrony"}
+
+
+@pytest.mark.parametrize(
+    ("text", "waited"),
+    [("some avg10=9.36 avg60=7.7 avg300=8.2 total=391\nfull avg10=0.00 total=7", 391), ("", None), (None, None)],
+)
+def test_how_long_threads_waited_for_processors(
+    text: str | None, waited: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock.tools, "read", {"/proc/pressure/cpu": text}.get)
+    found = machine.cpu_pressure()
+    assert (found and found["waited_us"]) == waited

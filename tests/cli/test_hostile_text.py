@@ -88,7 +88,8 @@ def test_terminal(captures: dict[str, Path], name: str) -> None:
     assert any(method.method != "/demo.Plain/Call" for method in analysis.methods)
     for width in WIDTHS:
         judge(terminal.render(analysis, width=width), width)
-    narrowed = of_part(read([str(captures[name])], Selection(method="*")), Selection(method="*"))
+    paths, everything = [str(captures[name])], Selection(method="*")
+    narrowed = of_part(paths, read(paths, everything), everything)
     judge(terminal.render(narrowed, width=80), 80)
 
 

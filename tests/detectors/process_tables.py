@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from msgspec.structs import replace
 from support import synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.analyzer.tables.processes import PARTS, Acts, Processes
 
-__all__ = ["answers", "finding", "tables", "the_finding"]
+__all__ = ["answers", "as_recorded", "finding", "tables", "the_finding"]
 US = 1_000
 
 
@@ -40,7 +42,36 @@ def tables(
         parts=parts,
     )
     throttled = np.array([[first, first + 1]], dtype=np.int64)
-    return replace(before, processes=Processes(acts, {7: "load"}, 2, 0.5, throttled, locks))
+    return replace(before, processes=Processes(acts, {7: "load"}, 2, 0.5, throttled, 1 * US, locks))
+
+
+def as_recorded(
+    before: Tables, shares: Mapping[str, float], *, longest: Mapping[str, float] | None = None, known: bool = True
+) -> Tables:
+    """Add made-up threads of the servers to a capture: each RPC's time at the server in these parts.
+
+    `longest` are the parts of the hundredth of the intervals that is longest.
+    """
+    rpcs, lengths = before.rpcs, before.rpc_budgets[:, CAUSES.index("server")].astype(np.int64)
+    parts = np.zeros((len(lengths), len(PARTS)), dtype=np.int64)
+    late = lengths >= np.quantile(lengths, 0.99)
+    for which, some in ((~late if longest else late | ~late, shares), (late, longest or {})):
+        for part, share in some.items():
+            parts[which, PARTS.index(part)] = (lengths[which] * share).astype(np.int64)
+    acts = Acts(
+        connection=rpcs.connection,
+        stream=rpcs.stream,
+        direction=np.ones(len(lengths), dtype=np.uint8),
+        idle=np.zeros(len(lengths), dtype=np.uint8),
+        method=rpcs.method,
+        start_time_ns=rpcs.start_time_ns + rpcs.duration_ns - lengths,
+        duration_ns=lengths,
+        packet=rpcs.last_packet,
+        process=np.full(len(lengths), 7 * known, dtype=np.int64),
+        parts=parts,
+    )
+    none = np.zeros((0, 2), dtype=np.int64)
+    return replace(before, processes=Processes(acts, {7: "server"}, 2, None, none, None, True))
 
 
 def answers(module: Any, some: Tables) -> list[Finding | Skipped]:

@@ -45,5 +45,18 @@ def test_without_a_record_nothing_is_said() -> None:
     assert answers(detector, replace(tables(throttled=100), processes=None)) == []
 
 
+def test_what_cpu_stat_counted_is_said_if_the_record_has_it() -> None:
+    some = tables(throttled=100)
+    assert some.processes is not None
+    said = finding(detector, some)
+    assert said is not None
+    assert said.metrics["cgroup_throttled_ns"] == 1_000
+    assert "since the look before, 1 µs of all processors together." in said.explanation
+    older = finding(detector, replace(some, processes=replace(some.processes, throttled_ns=None)))
+    assert older is not None
+    assert "cgroup_throttled_ns" not in older.metrics
+    assert "since the look before." in older.explanation
+
+
 def test_throttled_pauses_count() -> None:
     assert finding(detector, tables(idle=2, throttled=100)) is not None

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, played, told
+from process_tables import as_recorded
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_concurrency_limit as detector
+from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -110,3 +112,19 @@ def test_a_stream_limit_that_is_reached_is_another_finding(allowed: int, fires: 
     tables = decode([synthetic("concurrency-limit-fires").file])
     tables = changed(tables, "connections", peer_max_concurrent_streams=[allowed])
     assert bool(told(detector, tables)) == fires
+
+
+def test_recorded_threads_say_what_the_calls_wait_for(tmp_path: Path) -> None:
+    plain = played(pooled(16, 1), tmp_path)
+    found = must(detector, as_recorded(plain, {"lock": 0.8, "running": 0.2}))
+    assert found.confidence == "medium"
+    assert found.verdict.endswith("its threads waited for a lock or a queue in 80% of it: profile its waits.")
+    assert must(detector, as_recorded(plain, {"lock": 0.4, "io": 0.4, "timer": 0.2})).confidence == "low"
+
+
+def test_a_server_without_processors_has_no_pool() -> None:
+    plain = decode([recorded("wild/plateau.pcap.zst")])
+    (answer,) = detector.detect(as_recorded(plain, {"runnable": 0.6, "running": 0.4}), detector.Limits())
+    assert isinstance(answer, Skipped)
+    assert "waited for a processor in 60% of its time" in answer.reason
+    assert must(detector, as_recorded(plain, {"runnable": 0.4, "running": 0.6}))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, skipped, tables_of_scene, told
 from msgspec.structs import replace
+from process_tables import as_recorded
 from support import RECORDINGS, Recording, recorded, recording, synthetic
 
-from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.analysis import analyze, of_tables
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_latency
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.tables import ConnectionMethods, Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS
@@ -232,3 +235,47 @@ def test_several_servers_of_a_method_are_counted() -> None:
     found = must(server_latency, decode(files), long_ns=MS, tail_ns=10_000 * MS, round_trips=0.0)
     assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
     assert "is in 3 servers (10." in found.verdict
+
+
+def test_recorded_threads_say_what_a_tail_waited_for() -> None:
+    """Of the usual calls they say something else: only the longest count."""
+    plain = decode([recorded("wild/tail-calls.pcap.zst")])
+    before = must(server_latency, plain)
+    found = must(server_latency, as_recorded(plain, {"running": 1.0}, longest={"lock": 0.9, "running": 0.1}))
+    assert (before.confidence, found.confidence) == ("medium", "high")
+    assert found.verdict.endswith("its threads waited for a lock or a queue in 90% of it: profile its waits.")
+    assert "The scheduler recorded its threads: of " in found.explanation
+    assert int(found.metrics["thread_lock_ns"]) == pytest.approx(9 * int(found.metrics["thread_running_ns"]), rel=0.01)
+    assert (found.lost_ns, found.evidence) == (before.lost_ns, before.evidence)
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [
+        {"known": False},
+        {"shares": {"unknown": 0.11, "lock": 0.89}},
+        {"shares": {"lock": 0.4, "io": 0.3, "running": 0.3}},
+    ],
+)
+def test_threads_that_tell_little_change_no_advice(threads: dict[str, Any]) -> None:
+    plain = decode([recorded("wild/tail-calls.pcap.zst")])
+    found = must(server_latency, as_recorded(plain, **{"shares": {"lock": 1.0}, **threads}))
+    assert (found.confidence, found.verdict) == ("medium", must(server_latency, plain).verdict)
+
+
+@pytest.mark.parametrize(
+    ("shares", "reason"),
+    [
+        ({"runnable": 0.3, "other_processes": 0.3, "running": 0.4}, "waited for a processor in 60% of its time"),
+        ({"throttled": 0.5, "running": 0.5}, "were stopped by a CPU quota in 50% of its time"),
+        ({"runnable": 0.49, "running": 0.51}, None),
+    ],
+)
+def test_a_server_that_lacked_processors_is_not_slow(shares: dict[str, float], reason: str | None) -> None:
+    """`processor-saturated` and `cpu-quota` name it then."""
+    some = as_recorded(decode([recorded("wild/tail-calls.pcap.zst")]), shares)
+    (said,) = server_latency.detect(some, server_latency.Limits())
+    told = said.reason if isinstance(said, Skipped) else None
+    assert told == (reason and f"the server's threads {reason}, as the scheduler recorded it")
+    names = {"processor-saturated", "cpu-quota"} & {one.id for one in of_tables(some).findings}
+    assert bool(names) == (reason is not None)

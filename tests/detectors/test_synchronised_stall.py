@@ -10,6 +10,7 @@ import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, played, repeated, told
 from msgspec.structs import replace
+from process_tables import as_recorded
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
@@ -221,3 +222,18 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
         (10_000, "every 10.0"),
     ):
         assert words in ending([quota[0] + step_ms * number for number in range(8)])
+
+
+def test_recorded_threads_say_whether_a_process_was_paused_or_busy() -> None:
+    plain = decode([recorded("wild/gc-server.pcap.zst")])
+    before, ran, waited = (
+        must(detector, some)
+        for some in (plain, as_recorded(plain, {"running": 1.0}), as_recorded(plain, {"throttled": 1.0}))
+    )
+    assert ran.title.startswith("server 10.77.188.2 was busy 5 times")
+    assert ran.verdict.endswith("its threads ran in 100% of it: profile it.")
+    assert "process was paused" not in ran.explanation
+    assert waited.title == before.title
+    assert waited.verdict.endswith("its threads were stopped by a CPU quota in 100% of it: raise the quota.")
+    assert 5 * 300 * MS < int(waited.metrics["thread_throttled_ns"]) < 31 * 400 * MS
+    assert "thread_throttled_ns" not in before.metrics

@@ -263,7 +263,8 @@ def _analyze_part(
             names = " and ".join(place[0] for place in places[:2])
             fail(f"{names} are captures of the same connections at two places: RPCs can be selected in one only", 2)
     try:
-        return of_part(narrow.read(files, chosen, report_progress, **how), chosen, *find_sidecar(files))
+        seen = narrow.read(files, chosen, report_progress, **how)
+        return of_part(files, seen, chosen, *find_sidecar(files), report_progress, **how)
     except NarrowError as error:
         fail(str(error), 2)
 
