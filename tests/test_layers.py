@@ -45,6 +45,7 @@ ARROWS = {
     "reports.analysis_json": "analyzer.model",
     "reports.openmetrics": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
+    "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
@@ -62,7 +63,8 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.tables analyzer.decode analyzer.processes analyzer.sidecar analyzer.measured "
+    "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
+    "analyzer.sidecar analyzer.measured reports.compare "
     "analyzer.two_captures "
     "reports.shared "
     "reports.tables fixtures "

@@ -9,9 +9,11 @@ from msgspec import Struct
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, size
 from ..shared.quality import list_flaws
-from .because import Difference, differences, text
+from .because import differences, text
+from .difference import NOTABLE, Difference
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
-from .regression import Outcome, Rule, judge
+from .regression import Outcome, judge
+from .rules import Rule
 from .run import Run, over, runs
 from .scaling import Scaling, scaling
 
@@ -42,23 +44,37 @@ class Comparison(Struct, frozen=True):
     """Results of the rules of `--fail-on`."""
 
 
-def compare(documents: Sequence[Analysis], rules: Sequence[Rule] = ()) -> Comparison:
-    """Compare two or more documents with the first one."""
+def compare(
+    documents: Sequence[Analysis], rules: Sequence[Rule] = (), baselines: Sequence[Analysis] = ()
+) -> Comparison:
+    """Compare two or more documents with the first one.
+
+    `baselines` are more captures like the first: only what differs from all of them is a difference.
+    """
     every = runs(documents)
+    like_first = [Run(f"baseline {number}", run.analysis) for number, run in enumerate(runs(baselines), start=2)]
     curve = scaling(every)
     return Comparison(
         runs=every,
-        verdict=curve.text if curve else " ".join(text(every[0], run) for run in every[1:]),
-        notes=tuple(_list_notes(every)),
-        differences=tuple(difference for run in every[1:] for difference in differences(every[0], run)),
+        verdict=curve.text if curve else " ".join(text(every[0], run, like_first) for run in every[1:]),
+        notes=(*_describe_baselines(like_first), *_list_notes(every)),
+        differences=tuple(found for run in every[1:] for found in differences(every[0], run, like_first)),
         figures=figures(every),
         shifts=shifts(every),
         unit=unit(every),
         budgets=budgets(every),
         changes=changes(every),
         scaling=curve,
-        outcomes=judge(rules, every),
+        outcomes=judge(rules, every, like_first),
     )
+
+
+def _describe_baselines(baselines: Sequence[Run]) -> Iterator[str]:
+    if baselines:
+        yield (
+            f"{count(len(baselines), 'more baseline')} like A: what does not differ from each of them by "
+            f"{NOTABLE - 1:.0%} or more is noise"
+        )
 
 
 def _list_notes(every: Sequence[Run]) -> Iterator[str]:

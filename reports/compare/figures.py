@@ -40,6 +40,8 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
     ("work", "span_ns", "first start to last end", "ns", lambda run: run.span_ns),
     ("rates", "rpcs_per_s", "RPCs per second", "/s", lambda run: run.per_s),
     ("rates", "messages_per_s", "messages per second", "/s", lambda run: run.messages_per_s),
+    ("rates", "request_messages_per_s", "  requests", "/s", lambda run: _compute_way(run, "request message")),
+    ("rates", "response_messages_per_s", "  responses", "/s", lambda run: _compute_way(run, "response message")),
     ("rates", "message_bytes_per_s", "message bytes per second", "/s", lambda run: _compute_rate(run, "message_bytes")),
     ("rates", "rpcs_at_once", "mean concurrent RPCs", "", lambda run: run.at_once),
     ("rates", "failed_share", "share of failed RPCs", "", lambda run: run.failed_share),
@@ -103,6 +105,11 @@ def each(run: Run, name: str) -> float | None:
 def _compute_rate(run: Run, name: str) -> float | None:
     count = run.sent(name)
     return over(None if count is None else count * 1e9, run.span_ns)
+
+
+def _compute_way(run: Run, of: str) -> float | None:
+    """Compute the messages per second of one direction; None where it only repeats the RPCs per second."""
+    return rates([run], of)[0] if run.streaming else None
 
 
 class Shift(Struct, frozen=True):
@@ -202,7 +209,34 @@ def unit(runs: Sequence[Run]) -> str:
 
 def units(run: Run, of: str) -> int:
     """Count a capture's units of work."""
-    return run.messages if of == "message" else run.rpcs
+    traffic = run.analysis.traffic
+    counts = {"request message": traffic.client.messages, "response message": traffic.server.messages}
+    return {"RPC": run.rpcs, "message": run.messages, **counts}[of]
+
+
+def rates(runs: Sequence[Run], of: str) -> tuple[float | None, ...]:
+    """Compute the units of work per second."""
+    return tuple(over(units(run, of) * 1e9, run.span_ns) for run in runs)
+
+
+APART = 1.1
+"""Factor between the changes of both directions from which each is compared for itself (heuristic: repeated runs differ
+by some percent)."""
+
+
+def choose_unit(runs: tuple[Run, Run]) -> str:
+    """Choose what a rate counts: messages of one direction where their rate changed more than that of both."""
+    whole = unit(runs)
+    if whole == "RPC":
+        return whole
+    changes = {kind: _measure_change(rates(runs, kind)) for kind in (whole, "request message", "response message")}
+    most = max(changes, key=lambda kind: changes[kind])
+    return most if changes[most] >= changes[whole] + math.log(APART) else whole
+
+
+def _measure_change(pair: tuple[float | None, ...]) -> float:
+    """Measure the factor between two rates as its logarithm, whichever is larger."""
+    return abs(math.log(pair[1] / pair[0])) if pair[0] and pair[1] else 0.0
 
 
 def budgets(runs: Sequence[Run]) -> tuple[Spent, ...]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...analyzer import _core
 from ..analysis_json import encode, read_schema
-from .because import Difference
 from .comparison import Comparison
+from .difference import Difference
 from .figures import Changed, Figure, Shift
 from .run import Run
 from .scaling import Point, Scaling

@@ -1,49 +1,23 @@
-"""Apply the rules of `--fail-on`: which differences from the first capture are regressions."""
+"""Apply the rules of `--fail-on`: which differences from the baselines are regressions, which limits are exceeded."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
 
-from ...analyzer.model.finding import SEVERITIES
+from ...analyzer.model.finding import SEVERITIES, Finding
 from ...analyzer.model.text import duration
-from .because import rate
-from .figures import QUANTILES, part, shifts, unit, units, weight
-from .run import Run, over
+from .difference import rate
+from .figures import QUANTILES, Shift, choose_unit, part, rates, shifts, unit, weight
+from .rules import TIMES, Rule
+from .run import Run, answered, over
 
-METRICS = ("latency", *QUANTILES, "throughput", "packets", "control", "errors", "finding")
-"""What a rule can limit."""
-
-GRAMMAR = (
-    "latency:1.2, or p50, p90, p99: a quantile rose by a factor of 1.2 and by more than chance; throughput:1.2: the "
-    "rate fell by that factor; packets:1.2, control:1.2: packets per message, or packets with only control frames, "
-    "rose by that factor; errors:0.01: 1% more of the RPCs fail; finding:warning, or warning: a finding at least that "
-    "severe appears or grows; finding:ID: that finding appears or grows"
-)
-"""The rules, for error messages."""
 _KINDS = {"latency": "latency", "turnaround": "response time"}
 
 
-class RuleError(ValueError):
-    """A rule is invalid; the message says why."""
-
-
-class Rule(Struct, frozen=True):
-    """One rule of `--fail-on`."""
-
-    text: str
-    """The rule as the user wrote it."""
-    metric: str
-    limit: float = 0.0
-    """Factor; for `errors` the difference of shares."""
-    finding: str = ""
-    """Severity or id of a finding."""
-
-
 class Outcome(Struct, frozen=True):
-    """The result of a rule for one capture against the first one."""
+    """The result of a rule for one capture."""
 
     rule: str
     run: str = field(name="capture")
@@ -54,30 +28,39 @@ class Outcome(Struct, frozen=True):
     """The figures that decide the rule."""
 
 
-def parse(text: str, ids: Sequence[str]) -> Rule:
-    """Parse a rule as typed; `ids` are the ids of all findings. Raises RuleError."""
-    metric, colon, value = text.partition(":")
-    if text in SEVERITIES:
-        return Rule(text, "finding", finding=text)
-    if metric not in METRICS or not colon:
-        raise RuleError(f"{text!r} is not one of: {GRAMMAR}")
-    if metric == "finding":
-        if value not in SEVERITIES and value not in ids:
-            raise RuleError(f"{value!r} is neither a severity ({', '.join(SEVERITIES)}) nor the id of a finding")
-        return Rule(text, metric, finding=value)
-    try:
-        limit = float(value)
-    except ValueError:
-        raise RuleError(f"{value!r} is not a number") from None
-    least = 0.0 if metric == "errors" else 1.0
-    if not math.isfinite(limit) or limit < least or (limit == 0 and metric == "errors"):
-        raise RuleError(f"{text!r} needs {'a share above 0' if metric == 'errors' else 'a factor of 1 or more'}")
-    return Rule(text, metric, limit=limit)
+def judge(rules: Sequence[Rule], runs: Sequence[Run], baselines: Sequence[Run] = ()) -> tuple[Outcome, ...]:
+    """Apply every rule to every capture after the first; `baselines` are more captures like the first.
+
+    A rule is met if it is met against every baseline: what differs among them is noise.
+    """
+    before = (runs[0], *baselines)
+
+    def judge_one(rule: Rule, run: Run) -> Outcome:
+        return judge_alone(rule, run) if rule.sign != ":" else _combine([_judge(rule, one, run) for one in before])
+
+    return tuple(judge_one(rule, run) for rule in rules for run in runs[1:])
 
 
-def judge(rules: Sequence[Rule], runs: Sequence[Run]) -> tuple[Outcome, ...]:
-    """Apply every rule to every capture after the first."""
-    return tuple(_judge(rule, runs[0], run) for rule in rules for run in runs[1:])
+def judge_alone(rule: Rule, run: Run) -> Outcome:
+    """Apply a rule that needs no baseline."""
+    if rule.metric == "finding":
+        return _judge_finding(rule, None, run)
+    if rule.metric in TIMES:
+        return _judge_times(rule, run)
+    value, what = _measure(rule.metric, run), _name_figure(rule.metric, (run, run))
+    if value is None:
+        return _refuse_judgement(rule, run, f"{what} unknown in {run.label}")
+    met = value < rule.limit if rule.sign == "<" else value > rule.limit
+    return _make_outcome(rule, run, met, f"{what}: {_format(rule.metric, value)}")
+
+
+def _combine(outcomes: Sequence[Outcome]) -> Outcome:
+    """Combine the results against each baseline: the first that is not met decides."""
+    decides = next((outcome for outcome in outcomes if not outcome.met), outcomes[0])
+    if len(outcomes) == 1:
+        return decides
+    against = f"against each of {len(outcomes)} baselines" if decides.met else "against one of the baselines"
+    return Outcome(decides.rule, decides.run, decides.met, decides.judged, f"{decides.text} ({against})")
 
 
 def _judge(rule: Rule, first: Run, run: Run) -> Outcome:
@@ -85,7 +68,7 @@ def _judge(rule: Rule, first: Run, run: Run) -> Outcome:
         return _judge_finding(rule, first, run)
     if rule.metric == "errors":
         return _judge_errors(rule, first, run)
-    if rule.metric in ("latency", *QUANTILES):
+    if rule.metric in TIMES:
         return _judge_latency(rule, first, run)
     return _judge_figure(rule, first, run)
 
@@ -98,17 +81,23 @@ def _refuse_judgement(rule: Rule, run: Run, why: str) -> Outcome:
     return _make_outcome(rule, run, True, f"cannot be judged, so it counts as met: {why}", judged=False)
 
 
-def _judge_finding(rule: Rule, first: Run, run: Run) -> Outcome:
-    """Judge whether a finding is new, or more severe than in the first capture."""
-    least = SEVERITIES.index(rule.finding) if rule.finding in SEVERITIES else None
+def _judge_finding(rule: Rule, first: Run | None, run: Run) -> Outcome:
+    """Judge whether a finding is new, or more severe than in the baseline if there is one."""
     worse = [
         finding
         for finding in run.analysis.findings
-        if weight(finding) > weight(first.finding(finding.id))
-        and (finding.id == rule.finding if least is None else weight(finding) >= least)
+        if covers(rule, finding) and (not first or weight(finding) > weight(first.finding(finding.id)))
     ]
     text = "; ".join(f"{finding.severity} {finding.id}: {finding.title}" for finding in worse)
-    return _make_outcome(rule, run, bool(worse), text or "no such finding appears or becomes more severe")
+    none = "no such finding appears or becomes more severe" if first else "no such finding"
+    return _make_outcome(rule, run, bool(worse), text or none)
+
+
+def covers(rule: Rule, finding: Finding) -> bool:
+    """Say whether a rule is about a finding: its id, or findings of its severity."""
+    if rule.finding in SEVERITIES:
+        return weight(finding) >= SEVERITIES.index(rule.finding)
+    return finding.id == rule.finding
 
 
 def _judge_errors(rule: Rule, first: Run, run: Run) -> Outcome:
@@ -120,56 +109,83 @@ def _judge_errors(rule: Rule, first: Run, run: Run) -> Outcome:
     )
 
 
+def _judge_times(rule: Rule, run: Run) -> Outcome:
+    """Judge whether a quantile of a method exceeds the limit."""
+    found = list(_list_times(rule, run))
+    if not found:
+        return _refuse_judgement(rule, run, "no method has complete RPCs")
+    above = [one for one in found if one[0] > rule.limit] or [max(found)]
+    return _make_outcome(rule, run, above[0][0] > rule.limit, "; ".join(f"{what} {duration(ns)}" for ns, what in above))
+
+
+def _list_times(rule: Rule, run: Run) -> Iterator[tuple[int, str]]:
+    for name, method in run.named_methods.items():
+        kind, quantiles, _ = answered(method)
+        for quantile in _list_quantiles(rule) if quantiles else ():
+            yield getattr(quantiles, quantile), f"{name} {quantile} {_KINDS[kind]}"
+
+
+def _list_quantiles(rule: Rule) -> tuple[str, ...]:
+    return QUANTILES if rule.metric == "latency" else (rule.metric,)
+
+
 def _judge_latency(rule: Rule, first: Run, run: Run) -> Outcome:
-    """Judge whether a quantile rose by the factor and the interval of its shift excludes 0."""
-    wanted = QUANTILES if rule.metric == "latency" else (rule.metric,)
+    """Judge whether a quantile rose by the factor and the least difference, and its shift's interval excludes 0."""
+    wanted = _list_quantiles(rule)
     compared = [shift for shift in shifts((first, run)) if shift.quantile in wanted and shift.ratio is not None]
     missing = [name for name in first.named_methods if name not in run.named_methods]
     if not compared or missing:
         what = f"{missing[0]} is not in {run.label}" if missing else "no method has complete RPCs in both captures"
         return _refuse_judgement(rule, run, what)
-    risen = [
-        shift
-        for shift in compared
-        if shift.shift_ns > 0 and (shift.ratio or 0.0) >= rule.limit and shift.certain is not False
-    ]
-    shown = risen or [max(compared, key=lambda shift: shift.ratio or 0.0)]
+    large = [shift for shift in compared if _is_large(shift, rule)]
+    risen = [shift for shift in large if shift.certain is not False]
+    shown = risen or large or [max(compared, key=lambda shift: shift.ratio or 0.0)]
     text = "; ".join(
         f"{s.method} {s.quantile} {_KINDS[s.kind]} {duration(s.from_ns)} -> {duration(s.to_ns)} ({s.ratio:.2f} times)"
         for s in shown
     )
-    doubt = "" if risen or (shown[0].ratio or 0.0) < rule.limit else ", which may be chance"
-    return _make_outcome(rule, run, bool(risen), text + doubt)
+    return _make_outcome(rule, run, bool(risen), text + (", which may be chance" if large and not risen else ""))
+
+
+def _is_large(shift: Shift, rule: Rule) -> bool:
+    return shift.shift_ns > 0 and (shift.ratio or 0.0) >= rule.limit and shift.shift_ns >= rule.least
 
 
 def _judge_figure(rule: Rule, first: Run, run: Run) -> Outcome:
-    of, what = _FIGURES[rule.metric]
-    what = what.format(unit((first, run)))
-    before, after = of((first, run))
+    pair = (first, run)
+    what = _name_figure(rule.metric, pair)
+    before, after = rates(pair, choose_unit(pair)) if rule.metric == "throughput" else _measure_both(rule.metric, pair)
     if before is None or after is None:
         return _refuse_judgement(rule, run, f"{what} unknown in {first.label if before is None else run.label}")
     worse, better = (before, after) if rule.metric == "throughput" else (after, before)
-    met = worse > better and worse >= better * rule.limit
-    return _make_outcome(rule, run, met, f"{what}: {rate(after)}, before {rate(before)}")
+    met = worse > better and worse >= better * rule.limit and worse - better >= rule.least
+    text = f"{what}: {_format(rule.metric, after)}, before {_format(rule.metric, before)}"
+    return _make_outcome(rule, run, met, text)
 
 
-_Pair = tuple[float | None, float | None]
+def _measure_both(metric: str, pair: tuple[Run, Run]) -> tuple[float | None, float | None]:
+    return _measure(metric, pair[0]), _measure(metric, pair[1])
 
 
-def _compute_rates(runs: tuple[Run, Run]) -> _Pair:
-    kind = unit(runs)
-    before, after = (over(units(run, kind) * 1e9, run.span_ns) for run in runs)
-    return before, after
+def _name_figure(metric: str, pair: tuple[Run, Run]) -> str:
+    return f"{choose_unit(pair)}s per second" if metric == "throughput" else _FIGURES[metric][1]
 
 
-_FIGURES: dict[str, tuple[Callable[[tuple[Run, Run]], _Pair], str]] = {
-    "throughput": (_compute_rates, "{}s per second"),
-    "packets": (
-        lambda of: (over(of[0].packets, of[0].messages), over(of[1].packets, of[1].messages)),
-        "packets per message",
-    ),
-    "control": (
-        lambda of: (part(of[0], "control"), part(of[1], "control")),
-        "packets with only control frames per message",
-    ),
+def _format(metric: str, value: float) -> str:
+    return f"{value:.2%}" if metric == "errors" else rate(value)
+
+
+def _measure(metric: str, run: Run) -> float | None:
+    """Measure a figure; the packets of a selection are those of the whole capture, so nothing is known per message."""
+    if run.analysis.narrowed and metric in ("packets", "control"):
+        return None
+    return _FIGURES[metric][0](run)
+
+
+_FIGURES: dict[str, tuple[Callable[[Run], float | None], str]] = {
+    "throughput": (lambda run: rates([run], unit([run]))[0], "RPCs per second"),
+    "packets": (lambda run: over(run.packets, run.messages), "packets per message"),
+    "control": (lambda run: part(run, "control"), "packets with only control frames per message"),
+    "connections": (lambda run: run.connections, "connections with RPCs"),
+    "errors": (lambda run: run.failed_share, "share of failed RPCs"),
 }

@@ -1,4 +1,4 @@
-"""Show how three or more captures scale: the rate by number of callers, compared with the first capture's ideal."""
+"""Show how three or more captures scale: the rate by number of callers, compared with the best rate per caller."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 from ...analyzer.model.budget import CAUSES
 from ..shared.causes import name_cause
 from .because import text
-from .figures import unit, units, weight
-from .run import Run, over
+from .figures import rates, unit, units, weight
+from .run import Run
 
 FLAT = 0.8
 """Share of the ideal below which a curve can have a knee (heuristic: repeated runs differ by less than a fifth)."""
@@ -35,7 +35,7 @@ class Point(Struct, frozen=True):
     per_s: float
     """RPCs per second; messages per second where RPCs are streams."""
     ideal_per_s: float
-    """The first capture's rate divided by its load, times this one's load."""
+    """The best rate per caller of any capture, times this one's load."""
     shares: dict[str, float]
     """Shares of the RPC time by cause."""
 
@@ -67,10 +67,10 @@ def scaling(runs: Sequence[Run]) -> Scaling | None:
     loads = {"callers": [run.callers for run in runs], "connections": [run.connections for run in runs]}
     by: Literal["callers", "connections"] = "callers" if len(set(loads["callers"])) > 1 else "connections"
     kind = unit(runs)
-    rates = [over(units(run, kind) * 1e9, run.span_ns) for run in runs]
-    if len(set(loads[by])) < 2 or not all(loads[by]) or not all(rates):
+    per_s = rates(runs, kind)
+    if len(set(loads[by])) < 2 or not all(loads[by]) or not all(per_s):
         return None
-    first = (rates[0] or 0.0) / loads[by][0]
+    best = max((rate or 0.0) / load for rate, load in zip(per_s, loads[by], strict=True))
     points = [
         Point(
             run=run.label,
@@ -79,14 +79,14 @@ def scaling(runs: Sequence[Run]) -> Scaling | None:
             connections=run.connections,
             at_once=run.at_once,
             per_s=rate or 0.0,
-            ideal_per_s=first * load,
+            ideal_per_s=best * load,
             shares={
                 cause: run.analysis.budget[cause] / run.rpc_time_ns
                 for cause in CAUSES
                 if run.analysis.budget.get(cause)
             },
         )
-        for run, load, rate in zip(runs, loads[by], rates, strict=True)
+        for run, load, rate in zip(runs, loads[by], per_s, strict=True)
     ]
     ordered = tuple(sorted(points, key=lambda point: point.load))
     knee = _find_knee(ordered)
@@ -100,7 +100,7 @@ def _find_knee(points: Sequence[Point]) -> Point | None:
     captures have the same load.
     """
     first, last = points[0], points[-1]
-    if len({point.load for point in points}) < len(points) or last.of_ideal >= FLAT * first.of_ideal:
+    if len({point.load for point in points}) < len(points) or last.of_ideal >= FLAT:
         return None
     low, high = min(point.per_s for point in points), max(point.per_s for point in points)
     if high <= low:
@@ -127,9 +127,12 @@ def _describe(points: Sequence[Point], knee: Point | None, runs: Sequence[Run], 
             f"ideal): {last.load / knee.load:.1f} times as many {by} give {after:.2f} times the rate."
         )
     of = {run.label: run for run in runs}
-    lowest = min(points, key=lambda point: point.of_ideal)
-    if lowest.of_ideal < FLAT and lowest is not first:
-        said += _explain_flattening(of[first.run], of[lowest.run])
+    best, lowest = (of_all(points, key=lambda point: point.of_ideal) for of_all in (max, min))
+    if first.of_ideal < FLAT:
+        said += f" The best rate per {by.removesuffix('s')}, which is the ideal, is {best.run}'s: {first.run} has "
+        said += f"{first.of_ideal:.0%} of it."
+    if lowest.of_ideal < FLAT and lowest is not best:
+        said += _explain_flattening(of[best.run], of[lowest.run])
     for one, other in pairwise(points):
         if one.load == other.load:
             said += f" At {one.load:,} {by} each, {text(of[one.run], of[other.run])}"
@@ -152,7 +155,7 @@ def _explain_flattening(first: Run, last: Run) -> str:
             f" Each {kind} takes longer in {last.label} than in {first.label}: {grown[most] / whole:.0%} of the "
             f"additional time is {name_cause(most)}."
         )
-    new = [f for f in last.analysis.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
+    new = [f for f in last.analysis.findings if not first.finding(f.id) and f.id != "server-latency"]
     if new:
         gravest = max(new, key=lambda finding: (weight(finding), finding.lost_ns or 0))
         said += f" {last.label} has {gravest.id}, {first.label} does not: {gravest.title}."

@@ -10,13 +10,23 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.finding import Finding
-from ...analyzer.model.text import count, duration, safe, size
+from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import CAUSE_STYLES, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run
 from .scaling import Point, Scaling
+from .words import (
+    KINDS,
+    SECTIONS,
+    describe_interval,
+    describe_work,
+    format_ratio,
+    format_severity,
+    format_signed,
+    format_value,
+    number,
+)
 
 MOST_METHODS = 10
 """Most methods shown; the rest are in the JSON report."""
@@ -24,7 +34,6 @@ MOST_DIFFERENCES = 8
 """Most further sentences shown."""
 TITLE_COLUMNS, CELL_COLUMNS = 34, 11
 """Columns for the titles of figures, and for the values of each capture."""
-_SECTIONS = {"work": "work", "rates": "rates", "packets": "packets, both directions"}
 _CHANGES = {
     "appears": ("appears", "red"),
     "grows": ("grows", "red"),
@@ -32,9 +41,6 @@ _CHANGES = {
     "shrinks": ("shrinks", "green"),
     "stays": ("stays", "dim"),
 }
-_KINDS = {"latency": "latency", "turnaround": "response time"}
-_ALIKE = 0.005
-"""Largest difference of a ratio from 1 that is shown as `=`."""
 
 
 def render(comparison: Comparison, *, width: int = 100, colour: bool = False) -> str:
@@ -75,11 +81,7 @@ def _show_captures(runs: Sequence[Run]) -> Table:
     for run in runs:
         files = run.analysis.files
         named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
-        named.append(
-            f"  {count(run.rpcs, 'RPC')}, {count(run.messages, 'message')}, "
-            f"{count(run.connections, 'connection')} in {duration(run.span_ns)}",
-            style="not bold",
-        )
+        named.append(f"  {describe_work(run)}", style="not bold")
         rows.append((Text(run.label, style="bold"), named))
     return pair(rows)
 
@@ -104,7 +106,7 @@ def _show_figures(c: Comparison, shown: Sequence[Run]) -> Table:
     for figure in c.figures:
         if figure.section != section:
             section = figure.section
-            table.add_row(Text(_SECTIONS[section], style="bold"))
+            table.add_row(Text(SECTIONS[section], style="bold"))
         table.add_row(*_format_figure(figure, len(shown)))
     return table
 
@@ -114,35 +116,10 @@ _INNER = ("data_packets_per_message", "control_packets_per_message", "other_pack
 
 def _format_figure(figure: Figure, shown: int) -> list[str]:
     indent = "    " if figure.name in _INNER else "  "
-    cells = [_format_value(figure, value) for value in figure.values[:shown]]
+    cells = [format_value(figure, value) for value in figure.values[:shown]]
     if shown == 2:
-        cells.append(_format_ratio(figure.ratio(1)))
+        cells.append(format_ratio(figure.ratio(1)))
     return [indent + figure.title, *cells]
-
-
-def _format_value(figure: Figure, value: float | None) -> str:
-    if value is None:
-        return "-"
-    if figure.unit == "ns":
-        return duration(value)
-    if figure.name.endswith("share"):
-        return f"{value:.1%}"
-    if figure.unit == "B" or figure.name == "message_bytes_per_s":
-        return size(value)
-    return number(value)
-
-
-def number(value: float) -> str:
-    """Format a number with three significant digits, or with all digits before the point."""
-    if value == int(value) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
-
-
-def _format_ratio(ratio: float | None) -> str:
-    if ratio is None:
-        return "-"
-    return "=" if abs(ratio - 1) < _ALIKE else f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"
 
 
 def _show_latencies(shifts: Sequence[Shift]) -> RenderableType:
@@ -151,7 +128,7 @@ def _show_latencies(shifts: Sequence[Shift]) -> RenderableType:
     methods = list(dict.fromkeys((shift.method, shift.kind) for shift in shifts))
     several = len({shift.run for shift in shifts}) > 1
     for method, kind in methods[:MOST_METHODS]:
-        parts.append(Text(f"{safe(method)}  {_KINDS[kind]}", style="bold"))
+        parts.append(Text(f"{safe(method)}  {KINDS[kind]}", style="bold"))
         table = _make_table()
         for name in ("", "before", "after", "shift", "95% interval", "ratio"):
             table.add_column(name, justify="right" if name else "left", no_wrap=True)
@@ -164,17 +141,8 @@ def _show_latencies(shifts: Sequence[Shift]) -> RenderableType:
 
 def _format_shift(s: Shift, *, several: bool) -> list[str]:
     name = f"  {s.quantile}" + (f" {s.run}" if several else "")
-    if s.low_ns is None and s.high_ns is None:
-        between = "too few RPCs" if s.kind == "latency" else "too few messages"
-    else:
-        between = f"{_format_signed(s.low_ns)} to {_format_signed(s.high_ns)}"
-    chance = " (chance)" if s.certain is False else ""
-    times = [duration(s.from_ns), duration(s.to_ns), _format_signed(s.shift_ns)]
-    return [name, *times, between + chance, _format_ratio(s.ratio)]
-
-
-def _format_signed(ns: int | None) -> str:
-    return "?" if ns is None else ("+" if ns > 0 else "") + duration(ns)
+    times = [duration(s.from_ns), duration(s.to_ns), format_signed(s.shift_ns)]
+    return [name, *times, describe_interval(s), format_ratio(s.ratio)]
 
 
 def _show_budgets(c: Comparison, shown: Sequence[Run]) -> Table:
@@ -192,7 +160,7 @@ def _show_budgets(c: Comparison, shown: Sequence[Run]) -> Table:
         for ns, share in zip(spent.each_ns[: len(shown)], spent.shares[: len(shown)], strict=True):
             cells += [duration(ns), f"{share:.1%}"][: 2 if len(shown) == 2 else 1]
         if len(shown) == 2:
-            cells.append(_format_signed(round(spent.each_ns[1] - spent.each_ns[0])))
+            cells.append(format_signed(round(spent.each_ns[1] - spent.each_ns[0])))
         table.add_row(Text(f"  {spent.cause}", style=CAUSE_STYLES.get(spent.cause, "")), *cells)
     return table
 
@@ -209,24 +177,11 @@ def _show_findings(changes: Sequence[Changed], *, several: bool) -> Table:
         worst = max(group, key=lambda changed: weight(changed.after))
         word, style = _CHANGES[worst.change]
         seen = worst.after or worst.before
-        what = Text().append(_format_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
+        what = Text().append(format_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
         where = [Text(" ".join(changed.run for changed in group))] if several else []
         row = [Text(f"  {safe(worst.id)}"), *where, Text(word, style=style)]
         table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}"))
     return table
-
-
-def _format_severity(changed: Changed) -> str:
-    before, after = (f"{f.severity}{_format_lost(f)}" if f else None for f in (changed.before, changed.after))
-    if before == after or before is None or after is None:
-        return before or after or ""
-    if changed.before and changed.after and changed.before.severity == changed.after.severity:
-        return f"{before.removesuffix(' lost')} -> {after.split(', ')[-1]}"
-    return f"{before} -> {after}"
-
-
-def _format_lost(finding: Finding) -> str:
-    return "" if finding.lost_ns is None else f", {duration(finding.lost_ns)} lost"
 
 
 def _show_outcomes(c: Comparison) -> Table:

@@ -23,10 +23,12 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis, Traffic
 from grpcdiag.reports import analysis_json
 from grpcdiag.reports.compare import json, terminal
-from grpcdiag.reports.compare.because import NOT_VISIBLE, differences
+from grpcdiag.reports.compare.because import differences
 from grpcdiag.reports.compare.comparison import Comparison, compare
+from grpcdiag.reports.compare.difference import NOT_VISIBLE
 from grpcdiag.reports.compare.figures import interval, packets_of
-from grpcdiag.reports.compare.regression import METRICS, RuleError, judge, parse
+from grpcdiag.reports.compare.regression import judge, judge_alone
+from grpcdiag.reports.compare.rules import METRICS, RuleError, parse
 from grpcdiag.reports.compare.run import label, runs
 
 PAIRS = {
@@ -307,6 +309,35 @@ def test_a_few_missed_deadlines_are_not_why_others_fail() -> None:
     assert not found[0].reasons
 
 
+def test_tails_count() -> None:
+    """The medians are alike, the slowest hundredth is not."""
+    found = {d.what: d for d in differences(*runs([saved(name) for name in PAIRS["streams"]]))}
+    assert found["tail"].sentence == (f"B's p99 latency is 1.24 times A's (27.6 ms against 22.3 ms); {NOT_VISIBLE}.")
+
+
+def test_a_tail_within_chance_is_no_difference() -> None:
+    """It is named as what may be chance, where nothing else differs."""
+    base = document("max-concurrent-streams")
+    method = base["methods"][0]
+    wide = {quantile: [1, 10**9] for quantile in ("p50", "p90", "p99", "p999")}
+    slower = method["latency_ns"] | {"p99": round(1.3 * method["latency_ns"]["p99"])}
+    other = of_document(base | {"methods": [method | {"latency_ns": slower, "latency_intervals_ns": wide}]})
+    compared = compare([saved("max-concurrent-streams"), other])
+    assert not compared.differences
+    assert compared.verdict == (
+        "A and B do not differ by 10% or more beyond chance. "
+        "B's p99 latency is 1.30 times A's (29.0 ms against 22.3 ms), which may be chance."
+    )
+
+
+def test_a_rate_of_one_direction_that_changes_is_named() -> None:
+    base = document("ably-synchronised-veth")
+    traffic = base["traffic"] | {"server": base["traffic"]["server"] | {"messages": 100}}
+    for both in ([base, base | {"traffic": traffic}], [base | {"traffic": traffic}, base]):
+        found = {d.what: d for d in differences(*runs([of_document(one) for one in both]))}
+        assert "response messages per second" in found["throughput"].sentence
+
+
 def test_budgets_give_reasons_of_latency() -> None:
     said = compare([saved("rtt205-go-14000"), saved("rtt205-go-16000")]).verdict
     assert said.startswith("RPCs take 1.65 times as long in B as in A (mean 411 ms against 248 ms) because 100% of the")
@@ -353,11 +384,31 @@ def test_no_knee(loads: tuple[tuple[int, float], ...]) -> None:
     assert "knee" not in terminal.render(compared)
 
 
-def test_points_are_ordered_and_the_first_capture_is_the_ideal() -> None:
+def test_points_are_ordered_and_the_best_rate_per_caller_is_the_ideal() -> None:
     compared = swept((4, 300.0), (1, 100.0), (2, 190.0))
     assert compared.scaling is not None
     assert [point.run for point in compared.scaling.points] == ["B", "C", "A"]
-    assert [point.ideal_per_s for point in compared.scaling.points] == pytest.approx([75, 150, 300])
+    assert [point.ideal_per_s for point in compared.scaling.points] == pytest.approx([100, 200, 400])
+
+
+def test_a_slow_first_capture_is_not_the_ideal() -> None:
+    """A lone caller that was slow made the others 248 % of the ideal."""
+    compared = swept((1, 40.0), (2, 198.4), (4, 396.0))
+    assert compared.scaling is not None
+    assert [round(point.of_ideal, 2) for point in compared.scaling.points] == [0.4, 1.0, 1.0]
+    assert "The best rate per caller, which is the ideal, is B's: A has 40% of it." in compared.verdict
+    assert "of the ideal is" not in terminal.render(compared)
+
+
+def test_a_finding_of_both_ends_flattens_no_curve() -> None:
+    """With a higher severity at the far end it is still in both."""
+    one, other = document("max-concurrent-streams-control"), document("max-concurrent-streams")
+    both = [f | {"severity": "info"} for f in other["findings"]]
+    first = of_document(one | {"findings": both, "connections": [one["connections"][0] | {"max_concurrent_rpcs": 1}]})
+    compared = compare([first, of_document(other), of_document(other)])
+    assert compared.scaling is not None
+    assert compared.scaling.points[-1].of_ideal < 0.8
+    assert "max-concurrent-streams" not in compared.verdict
 
 
 def test_nothing_that_grows_has_no_curve() -> None:
@@ -397,6 +448,15 @@ def test_many_captures_fit() -> None:
         "throughput:1e999",
         "finding",
         ":",
+        "p99:1.2+5",
+        "p99:1.2+",
+        "errors:0.1+1",
+        "p99<5ms",
+        "p99>5",
+        "throughput>5",
+        "finding>info",
+        "packets>-1",
+        "p99>" + "9" * 99 + "ms",
     ],
 )
 def test_rules_that_cannot_be_read(text: str) -> None:
@@ -414,6 +474,21 @@ def test_rules_that_cannot_be_read(text: str) -> None:
         ("packets:1.7", "max-concurrent-streams-control", "max-concurrent-streams", False),
         ("control:2", "max-concurrent-streams-control", "max-concurrent-streams", True),
         ("p99:1.2", "max-concurrent-streams", "max-concurrent-streams-control", True),
+        ("p99:1.2+5ms", "max-concurrent-streams", "max-concurrent-streams-control", True),
+        ("p99:1.2+6ms", "max-concurrent-streams", "max-concurrent-streams-control", False),
+        ("packets:1.6+0.18", "max-concurrent-streams-control", "max-concurrent-streams", True),
+        ("packets:1.6+0.2", "max-concurrent-streams-control", "max-concurrent-streams", False),
+        ("connections:8", "ydb-unary-single-inflight8", "ydb-unary-multi-inflight8", True),
+        ("connections:8+8", "ydb-unary-single-inflight8", "ydb-unary-multi-inflight8", False),
+        ("connections>7", "max-concurrent-streams", "ydb-unary-multi-inflight8", True),
+        ("connections>8", "max-concurrent-streams", "ydb-unary-multi-inflight8", False),
+        ("p99>22ms", "max-concurrent-streams-control", "max-concurrent-streams", True),
+        ("latency > 22.5 ms", "max-concurrent-streams-control", "max-concurrent-streams", False),
+        ("throughput<500", "max-concurrent-streams-control", "max-concurrent-streams", True),
+        ("throughput<400", "max-concurrent-streams-control", "max-concurrent-streams", False),
+        ("errors>0.35", "max-concurrent-streams", "rpc-errors", True),
+        ("errors>0.36", "max-concurrent-streams", "rpc-errors", False),
+        ("control>0.14", "max-concurrent-streams-control", "max-concurrent-streams", True),
         ("p50:1.001", "max-concurrent-streams", "max-concurrent-streams-control", False),  # within chance
         ("critical", "max-concurrent-streams-control", "max-concurrent-streams", True),
         ("finding:max-concurrent-streams", "max-concurrent-streams-control", "max-concurrent-streams", True),
@@ -428,13 +503,47 @@ def test_rules(rule: str, first: str, second: str, met: bool) -> None:
     assert (outcome.met, outcome.judged) == (met, True), outcome.text
 
 
+def test_what_baselines_have_in_common_with_a_capture_is_noise() -> None:
+    first, other = saved("max-concurrent-streams-control"), saved("max-concurrent-streams")
+    rules = [parse(text, IDS) for text in ("throughput:1.2", "finding:max-concurrent-streams", "p99:1.5")]
+    alone, noisy = compare([first, other], rules), compare([first, other], rules, [first, other])
+    assert [one.met for one in alone.outcomes] == [True, True, False]
+    assert [one.met for one in noisy.outcomes] == [False] * 3
+    assert "against one of the baselines" in noisy.outcomes[0].text
+    assert (bool(alone.differences), noisy.differences) == (True, ())
+    assert any(note.startswith("2 more baselines like A") for note in noisy.notes)
+    steady = compare([first, other], rules, [first, first])
+    assert [one.met for one in steady.outcomes] == [True, True, False]
+    assert "(against each of 3 baselines)" in steady.outcomes[0].text
+    assert steady.differences == alone.differences
+
+
+def test_a_limit_needs_figures() -> None:
+    base = document("rpc-errors")
+    (gone,) = runs([changed("rpc-errors", methods=[], totals=base["totals"] | {"messages": 0})])
+    for text in ("p99>1s", "packets>9", "errors>0.9"):
+        outcome = judge_alone(parse(text, IDS), gone)
+        assert (outcome.met, outcome.judged) == (True, False), text
+
+
 def test_what_cannot_be_judged_does_not_pass() -> None:
     """A method that is gone has no latency."""
     gone = runs([saved("impl-go"), saved("max-concurrent-streams")])
     (outcome,) = judge([parse("latency:1.2", IDS)], gone)
     assert (outcome.met, outcome.judged) == (True, False)
     assert "cannot be judged" in outcome.text
-    assert set(METRICS) == {"latency", "p50", "p90", "p99", "throughput", "packets", "control", "errors", "finding"}
+    assert set(METRICS) == {
+        "latency",
+        "p50",
+        "p90",
+        "p99",
+        "throughput",
+        "packets",
+        "control",
+        "connections",
+        "errors",
+        "finding",
+    }
 
 
 # Documents from elsewhere

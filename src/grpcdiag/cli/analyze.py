@@ -31,6 +31,7 @@ from .support.common import (
     refuse_own_input,
     write,
 )
+from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions, Progress
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.selection.selection import Selection
+    from ..reports.compare.rules import Rule
     from .formats.html import Analyse
-
-FAIL_ON = 1
-"""Exit code: `--fail-on` is met."""
 
 
 class Format(StrEnum):
@@ -57,14 +56,11 @@ class Format(StrEnum):
     html = "html"
     perfetto = "perfetto"
     openmetrics = "openmetrics"
+    sarif = "sarif"
+    junit = "junit"
 
 
-class Severity(StrEnum):
-    """Severities, from the lowest to the highest."""
-
-    info = "info"
-    warning = "warning"
-    critical = "critical"
+_FOR_CI = (Format.sarif, Format.junit)
 
 
 def command(
@@ -72,9 +68,7 @@ def command(
     format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Output = None,
-    fail_on: Annotated[
-        Severity | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
-    ] = None,
+    fail_on: FailOn = None,
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Most findings, methods and connections to show in the text.")
     ] = None,
@@ -111,9 +105,12 @@ def command(
     if clock and (len(files) < 2 or narrowed):
         fail(ONE_CLOCK if not narrowed else "--clock needs all RPCs: omit the options that select some", 2)
     refuse_own_input(output, files)
+    rules = parse_rules(fail_on or (), baseline=False)
     records = read_records(client or ())
     analyse = partial(_analyze, records=records, clock=clock)
-    report = partial(_report, format_=chosen_format, output=output, top=top, details=details or show_messages)
+    report = partial(
+        _report, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
+    )
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
@@ -131,8 +128,8 @@ def command(
             else:
                 analysis = _analyze_whole(files, options, report_progress, report, chosen_format, analyse)
         report(analysis)
-    if fail_on and _has_severity(analysis, fail_on.value):
-        raise typer.Exit(FAIL_ON)
+    if rules:
+        end_if_met(judge_analysis(rules, analysis), quiet=quiet, several=analysis.apart is not None)
 
 
 def _analyze_whole(
@@ -151,7 +148,7 @@ def _analyze_whole(
     except NoGrpcError as error:
         seen = error.analysis
         has_content = seen and (seen.tls or seen.findings or seen.other_requests or seen.client)
-        shown = format_ is Format.json or (format_ is Format.terminal and has_content)
+        shown = format_ in (Format.json, *_FOR_CI) or (format_ is Format.terminal and has_content)
         if seen is None or not shown:
             raise
         report(seen)
@@ -174,7 +171,9 @@ def _write_drawing(
     return html.write_page(files, chosen, output, quiet, analyse)
 
 
-def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None, *, details: bool) -> None:
+def _report(
+    analysis: Analysis, format_: Format, output: Path | None, top: int | None, *, details: bool, rules: list[Rule]
+) -> None:
     if format_ is Format.json:
         from ..reports import analysis_json
 
@@ -188,6 +187,10 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import openmetrics
 
         write(openmetrics.render(analysis), output)
+    elif format_ in _FOR_CI:
+        from .formats.ci import render_analysis
+
+        write(render_analysis(analysis, rules, junit=format_ is Format.junit), output)
     else:
         from ..reports import terminal
 
@@ -267,12 +270,3 @@ def _analyze_part(
         return of_part(files, seen, chosen, *find_sidecar(files), report_progress, **how)
     except NarrowError as error:
         fail(str(error), 2)
-
-
-def _has_severity(analysis: Analysis, severity: str) -> bool:
-    from ..analyzer.model.finding import SEVERITIES
-
-    grave = [str(name) for name in SEVERITIES]
-    grave = grave[grave.index(severity) :]
-    analyses = [analysis, *(analysis.apart.analyses if analysis.apart else ())]
-    return any(finding.severity in grave for one in analyses for finding in one.findings)

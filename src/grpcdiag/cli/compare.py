@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,24 +24,32 @@ from .support.common import (
     how,
     progress,
     refuse_own_input,
-    say,
     write,
 )
 from .support.completion import severities
+from .support.gate import end_if_met, parse_rules
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions
     from ..analyzer.model.analysis import Analysis
-    from ..reports.compare.regression import Rule
+    from ..reports.compare.comparison import Comparison
 
-REGRESSED = 1
-"""Exit code: `--fail-on` is met."""
 WRONG_USAGE = 2
 """Exit code: fewer than two captures, or an invalid rule."""
 DOCUMENT_BYTES = 256 << 20
 """Largest saved document: analyses have some ten thousand bytes, and more for each connection and method."""
+
+
+class Format(StrEnum):
+    """Report formats."""
+
+    terminal = "terminal"
+    json = "json"
+    markdown = "markdown"
+    sarif = "sarif"
+    junit = "junit"
 
 
 def command(
@@ -52,7 +61,8 @@ def command(
             "- for standard input. For rotated files, run analyze --json first.",
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Output = None,
     fail_on: Annotated[
         list[str] | None,
@@ -61,9 +71,17 @@ def command(
             metavar="RULE",
             autocompletion=severities,
             help="Exit with 1 if a capture is worse than the first; repeatable. "
-            "latency:1.2 (also p50, p90, p99), throughput:1.2, packets:1.2, control:1.2 (per message): worse by that "
-            "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding at least that severe "
-            "appears or grows; finding:ID: that finding appears or grows.",
+            "p99:1.2 or p99:1.2+5ms (also p50, p90, latency), throughput:1.2, packets:1.2, control:1.2 (per message), "
+            "connections:1.2: worse by that factor; errors:0.01: 1% more RPCs fail; warning or finding:ID: a finding "
+            "that severe, or that finding, appears or grows. Limits without a baseline: see analyze --fail-on.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="FILE",
+            help="One more capture of the same program as A; repeatable. Only what differs from all of them counts.",
         ),
     ] = None,
     port: Ports = None,
@@ -73,40 +91,41 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Compare the same work in two captures: what differs, by how much, and why. With three or more: how it scales."""
-    refuse_own_input(output, [str(one) for one in captures])
+    named = [*captures, *(baseline or [])]
+    refuse_own_input(output, named)
     if len(captures) < 2:
         fail("compare needs two or more captures", WRONG_USAGE)
-    if captures.count("-") > 1:
+    if named.count("-") > 1:
         fail("standard input can be only one of the captures", WRONG_USAGE)
-    rules = _parse_rules(fail_on or [])
+    rules = parse_rules(fail_on or [], baseline=True)
+    chosen_format = Format.json if as_json else format_
+    if chosen_format in (Format.sarif, Format.junit) and not rules:
+        fail(f"--format {chosen_format} reports the rules of --fail-on: give one", WRONG_USAGE)
     from ..reports.compare.comparison import compare
 
     reading = how(port, keylog, memory)
-    found = compare([_load(capture, reading, quiet) for capture in captures], rules)
-    if as_json:
+    analyses = [_load(capture, reading, quiet) for capture in named]
+    found = compare(analyses[: len(captures)], rules, analyses[len(captures) :])
+    write(_render(found, chosen_format, output), output)
+    end_if_met(found.outcomes, quiet=quiet, several=True)
+
+
+def _render(found: Comparison, format_: Format, output: Path | None) -> str:
+    if format_ is Format.json:
         from ..reports.compare import json
 
-        write(json.render(found), output)
-    else:
-        from ..reports.compare import terminal
+        return json.render(found)
+    if format_ is Format.markdown:
+        from ..reports.compare import markdown
 
-        write(terminal.render(found, width=columns(output), colour=coloured(output)), output)
-    met = [outcome for outcome in found.outcomes if outcome.met]
-    if met:
-        if not quiet:
-            for outcome in met:
-                say(f"--fail-on {outcome.rule}: {outcome.run}: {outcome.text}")
-        raise typer.Exit(REGRESSED)
+        return markdown.render(found)
+    if format_ in (Format.sarif, Format.junit):
+        from .formats.ci import render_comparison
 
+        return render_comparison(found, junit=format_ is Format.junit)
+    from ..reports.compare import terminal
 
-def _parse_rules(texts: list[str]) -> list[Rule]:
-    from ..analyzer.detectors import DETECTORS
-    from ..reports.compare.regression import RuleError, parse
-
-    try:
-        return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]
-    except RuleError as error:
-        fail(f"--fail-on {error}", WRONG_USAGE)
+    return terminal.render(found, width=columns(output), colour=coloured(output))
 
 
 def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Analysis:
