@@ -7,7 +7,7 @@ const LEAST_SPAN = 2000; // nanoseconds
 class Timeline {
   constructor(model, echarts, element, { chosen, moved, hint }) {
     Object.assign(this, { model, echarts, element, chosen, moved, hint });
-    this.top = topCauses(model);
+    this.top = model.top;
     this.items = [];
     this.cursor = null;
     const pad = (model.last - model.first) * 0.005 + 1000;

@@ -44,9 +44,15 @@ function begin(model, echarts) {
   links(model, timeline, details, go);
   keys(model, timeline, details);
   legend(model);
-  const paint = () => {
+  const pictures = new Pictures(model, echarts, (picture, row) => {
+    if (row === undefined) choose(timeline, picture.connections.length === 1 ? picture.connections[0] : ALL, [picture.begin_ns, picture.end_ns]);
+    else toRpc(model, timeline, details, row);
+    arrive();
+  });
+  const paint = (everything) => {
     timeline.build();
     drawLatencies(model, echarts, byId("latency"), charts);
+    pictures.repaint(everything);
   };
   themes(paint);
   new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(byId("latency"));
@@ -113,11 +119,12 @@ function toFinding(model, timeline, details, number) {
   return details.showPackets(first, number);
 }
 
+function arrive() {
+  byId("timeline").scrollIntoView({ block: "start" });
+  byId("details").focus({ preventScroll: true });
+}
+
 function links(model, timeline, details, go) {
-  const arrive = () => {
-    byId("timeline").scrollIntoView({ block: "start" });
-    byId("details").focus({ preventScroll: true });
-  };
   for (const button of document.querySelectorAll("button.see, button.all")) {
     button.disabled = false;
     button.addEventListener("click", () => {
@@ -181,7 +188,7 @@ function stepped(model, timeline, details, way) {
 }
 
 function legend(model) {
-  const seen = new Set(topCauses(model));
+  const seen = new Set(model.top);
   for (const cause of model.waits.cause) seen.add(cause);
   const key = (colour, text, symbol = "rect") => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -206,20 +213,20 @@ function legend(model) {
 function themes(paint) {
   const root = document.documentElement;
   const choices = [...document.querySelectorAll("[data-theme-choice]")];
-  const set = (theme) => {
+  const set = (theme, everything = false) => {
     root.dataset.theme = theme;
     choices.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.themeChoice === theme)));
-    paint();
+    paint(everything);
   };
   choices.forEach((button) => button.addEventListener("click", () => set(button.dataset.themeChoice)));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint(false));
   let before;
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     document.querySelectorAll("details").forEach((fold) => {
       fold.open = true;
     });
-    set("light");
+    set("light", true);
   });
   addEventListener("afterprint", () => set(before));
 }
