@@ -79,7 +79,7 @@ def draw_losses(subject: Subject) -> Picture | None:
     arrows = arrows[np.argsort(arrows[:, 0] - arrows[:, 1], kind="stable")][:_MOST_ARROWS]
     calls, lanes = _draw_open_calls(subject, begin, end, longest)
     top = np.zeros(len(arrows), dtype=np.int64)
-    series = (make_series(name, "arrows", "loss_recovery", arrows[:, 0], arrows[:, 1], top, top), *calls)
+    series = (make_series(name, "arrows", "limit", arrows[:, 0], arrows[:, 1], top, top), *calls)
     title = f"Retransmissions on connection {subject.connection}, and the calls that were open meanwhile"
     begin, end = max(begin, subject.range[0]), min(end, subject.range[1])
     return Picture("loss", title, "lanes", begin, end, series, ("packets", *lanes), connections=subject.alone)

@@ -89,10 +89,11 @@ def _draw_http2_window(subject: Subject, cause: str) -> Picture | None:
     left = getattr(waits, f"{cause}_bytes")
     stops = stops[(left[stops] != WINDOW_NOT_KNOWN) & ((stream is None) | (waits.stream[stops] == stream))]
     starts = waits.start_time_ns[stops] - subject.zero
-    sent_at = np.append(0, sent)[np.searchsorted(times, starts, side="right")]
+    total = np.append(0, sent)
+    sent_at = total[np.searchsorted(times, starts, side="right")]
     limit = _hold(starts, waits.duration_ns[stops], sent_at + left[stops])
     series = (
-        make_line("DATA sent", "step", "flight", np.append(begin, times), np.append(0, sent)),
+        make_line("DATA sent", "step", "flight", np.concatenate([[begin], times, [end]]), np.append(total, total[-1])),
         Series("limit: sent and left in the window", "limit", cause, limit),
     )
     what = f"stream {stream}" if stream is not None else f"connection {subject.connection}"
@@ -139,7 +140,8 @@ def _hold(starts: Ints, lengths: Ints, values: Ints) -> tuple[tuple[int | None, 
 def _draw_in_flight(subject: Subject, side: int, begin: int, end: int) -> Series:
     times, values = subject.times, subject.flights[side][subject.packets]
     inside = (times >= begin) & (times <= end)
-    return make_line("bytes in flight", "step", "flight", times[inside], values[inside])
+    times, values = np.append(times[inside], end), values[inside]
+    return make_line("bytes in flight", "step", "flight", times, np.append(values, values[-1:] if len(values) else 0))
 
 
 def _sum_data(subject: Subject, side: int, stream: int | None, begin: int, end: int) -> tuple[Ints, Ints]:

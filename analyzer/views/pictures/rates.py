@@ -67,7 +67,7 @@ def _carry(subject: Subject, kind: int) -> npt.NDArray[np.bool_]:
 
 
 def draw_batches(subject: Subject) -> Picture | None:
-    """Draw how many RPCs begin in each packet of the client, and how many end in each packet of the server."""
+    """Draw how many RPCs begin until the next one ends, and how many end until the next one begins."""
     rpcs = subject.tables.rpcs
     rows = subject.of_connection(rpcs)
     starts = rpcs.start_time_ns[rows] - subject.zero
@@ -79,18 +79,17 @@ def draw_batches(subject: Subject) -> Picture | None:
     if not len(rows):
         return None
     ended = rows[rpcs.last_packet[rows] > 0]
-    begin_times, begins = _count_at(starts)
-    end_times, ends = _count_at(rpcs.start_time_ns[ended] + rpcs.duration_ns[ended] - subject.zero)
+    ends = np.sort(rpcs.start_time_ns[ended] + rpcs.duration_ns[ended] - subject.zero)
     series = (
-        make_series("RPCs that begin", "spikes", "flight", begin_times, begins),
-        make_series("RPCs that end (downwards)", "spikes", "kind_data", end_times, -ends),
+        make_series("RPCs that begin before the next one ends", "spikes", "kind_headers", *_count_runs(starts, ends)),
+        make_series("RPCs that end before the next one begins", "spikes", "kind_data", *_count_runs(ends, starts, -1)),
     )
-    last = int(max(begin_times[-1], end_times[-1] if len(end_times) else 0))
-    title = f"RPCs that begin and end in one packet on connection {subject.connection}"
-    return Picture("batches", title, "RPCs", int(begin_times[0]), last, series, connections=subject.alone)
+    last = int(max(starts[-1], ends[-1] if len(ends) else 0))
+    title = f"Bursts of RPCs on connection {subject.connection}: upwards those that begin, downwards those that end"
+    return Picture("batches", title, "RPCs", int(starts[0]), last, series, connections=subject.alone)
 
 
-def _count_at(times: Ints) -> tuple[Ints, Ints]:
-    """Count equal instants: all bytes of a packet have its time."""
-    instants, counts = np.unique(times, return_counts=True)
-    return instants, counts.astype(np.int64)
+def _count_runs(times: Ints, others: Ints, sign: int = 1) -> tuple[Ints, Ints]:
+    """Count the instants between two of the other kind: the first instant of each run, and its length."""
+    _, first, counts = np.unique(np.searchsorted(others, times), return_index=True, return_counts=True)
+    return times[first], sign * counts.astype(np.int64)

@@ -188,14 +188,15 @@ function stepped(model, timeline, details, way) {
 }
 
 function legend(model) {
-  const seen = new Set(model.top);
+  const seen = new Set(model.shares.map(({ place }) => place));
   for (const cause of model.waits.cause) seen.add(cause);
   const key = (colour, text, symbol = "rect") => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 10 10");
     const square = document.createElementNS("http://www.w3.org/2000/svg", "path");
     square.setAttribute("d", { rect: "M0 0h10v10h-10z", circle: "M0 5a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z", triangle: "M5 0L10 10H0z" }[symbol]);
-    square.setAttribute("class", `cause-${colour}`);
+    square.setAttribute("class", colour === "failed" ? "outlined" : "");
+    square.style.fill = colour === "failed" ? "none" : `var(--${colour})`;
     svg.append(square);
     return element("li", {}, svg, text);
   };
@@ -203,8 +204,8 @@ function legend(model) {
   const failed = model.rpcs.status.some((code) => code !== 0 && code < 255);
   const frames = [...new Set(model.frames.kind)].map((kind) => frameName(model, kind));
   const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
-  const ends = [["client", "client's payload"], ["server", "server's payload"], ["network", "no payload"], ["loss_recovery", "retransmitted"], ["accent", "SYN, FIN, RST"]];
-  group("RPCs (main cause), blocked intervals", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  const ends = [["flight", "payload"], ["kind_ack_only", "no payload"], ["critical", "retransmitted"], ["accent", "SYN, FIN, RST"]];
+  group("RPCs and blocked intervals by cause", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
   group("frames", frames.map((name) => key(frameColour(name), name)));
   group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
   group("windows at the start of a blocked interval", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);

@@ -44,6 +44,7 @@ function drawPicture(model, echarts, figure, picture, go) {
   const left = lanes.length ? 88 : 64;
   const label = { color: colour("faint"), fontSize: 10 };
   const grey = { lineStyle: { color: colour("line"), opacity: 0.6 } };
+  const ends = kind === "latency" ? axisEnds(series.flatMap(({ points }) => points).map(([, value]) => [value, value]).sort(([a], [b]) => a - b)) : null;
   const asItem = lanes.length || kind === "latency" || kind === "delay";
   chart.setOption({
     animation: false,
@@ -56,7 +57,7 @@ function drawPicture(model, echarts, figure, picture, go) {
     xAxis: { type: "value", min: picture.begin_ns, max: Math.max(picture.end_ns, picture.begin_ns + 1000), splitNumber: plot.clientWidth < 560 ? 3 : 7, splitLine: grey, axisLine: grey, axisLabel: { ...label, hideOverlap: true, showMinLabel: false, showMaxLabel: false, formatter: (value) => timeTick(value, picture) } },
     yAxis: lanes.length
       ? { type: "category", inverse: true, data: lanes, axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, interval: 0, width: left - 12, overflow: "truncate" } }
-      : { type: kind === "latency" ? "log" : "value", name: picture.unit === "ns" ? "" : picture.unit, nameTextStyle: { ...label, align: "right" }, minInterval: picture.unit === "RPCs" ? 1 : undefined, splitNumber: 4, splitLine: grey, axisLabel: { ...label, formatter: (value) => amount(value, picture.unit) } },
+      : { type: "value", ...(ends ? { min: ends[0], max: ends[1], axisTick: { customValues: ticks(...ends) } } : {}), name: picture.unit === "ns" ? "" : picture.unit, nameTextStyle: { ...label, align: "right" }, minInterval: picture.unit === "RPCs" ? 1 : undefined, splitNumber: 4, splitLine: { ...grey, show: !ends }, axisLabel: ends ? { ...label, customValues: ticks(...ends), formatter: (value) => plain(10 ** value) } : { ...label, formatter: (value) => amount(Math.abs(value), picture.unit) } },
     series: series.map((one, place) => ({ ...drawSeries(one, colour, model, echarts), name: one.name, ...(place || !picture.marks.length ? {} : { markLine: markLines(picture.marks, colour) }) })),
   });
   chart.on("click", ({ seriesIndex, data }) => series[seriesIndex].form === "dots" && data[2] !== undefined && go(picture, data[2]));
@@ -110,7 +111,7 @@ function latencySeries(model, picture) {
   const causes = new Map();
   const failed = [];
   for (const row of rows) {
-    const point = [rpcs.start_ns[row], Math.max(rpcs.duration_ns[row], 1000), row];
+    const point = [rpcs.start_ns[row], Math.log10(Math.max(rpcs.duration_ns[row], 1)), row];
     const cause = model.top[row];
     if (!causes.has(cause)) causes.set(cause, []);
     causes.get(cause).push(point);
