@@ -195,18 +195,22 @@ class Timeline {
     const style = { fill: colour, opacity: item.kind === "missing" ? 0.9 : item.count > 1 && item.kind !== "open" ? 0.7 : 1 };
     Object.assign(style, item.failed ? { stroke: this.colours.critical, lineWidth: 2 } : { stroke: null, lineWidth: 0 });
     const label = shape.width > 44 && !item.overlaps ? this.label(item) : "";
-    const bars = item.parts ? this.segments(item, shape, style, api) : [{ type: "rect", shape, style }];
-    if (!label) return { type: "group", children: bars };
-    // a group, not a text of the rectangle: reused elements would keep an old text
+    const children = item.parts ? this.segments(item, shape, style, api) : [{ type: "rect", shape, style }];
+    if (label) children.push(this.text(item, label, shape, colour));
+    // marks are reused: their children must not be, which would keep an old text or colour
+    return { type: "group", $mergeChildren: false, children: children.map((child) => ({ ...child, z2: params.dataIndex })) };
+  }
+
+  text(item, text, shape, colour) {
     const fill = item.kind === "missing" ? this.colours.faint : contrasting(colour);
     const place = { x: shape.x + 4, y: shape.y + shape.height / 2 + 0.5, verticalAlign: "middle", width: shape.width - 8 };
-    return { type: "group", children: [...bars, { type: "text", silent: true, z2: params.dataIndex, style: { text: label, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } }] };
+    return { type: "text", silent: true, style: { text, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } };
   }
 
   /** Divides a bar among its causes by height, and draws blocked intervals over it at their times. */
   segments(item, shape, style, api) {
     const total = item.parts.reduce((sum, [, size]) => sum + size, 0) || 1;
-    const bars = [{ type: "rect", shape, style }];
+    const bars = [];
     let { y } = shape;
     for (const [cause, size] of item.parts) {
       const height = (shape.height * size) / total;
@@ -217,6 +221,7 @@ class Timeline {
       const [x0, x1] = [start, end].map((time) => Math.min(Math.max(api.coord([time, item.lane])[0], shape.x), shape.x + shape.width));
       if (x1 > x0) bars.push({ type: "rect", shape: { ...shape, x: x0, width: x1 - x0 }, style: { fill: this.colours[colour] } });
     }
+    if (item.failed) bars.push({ type: "rect", shape, style: { ...style, fill: "none" } });
     return bars;
   }
 
@@ -224,7 +229,7 @@ class Timeline {
     const points = [[x, y - 7], [x + 5, y], [x, y + 7], [x - 5, y]];
     const group = [{ type: "polygon", shape: { points }, style: { fill: colour } }];
     if (item.labelled) group.push({ type: "text", style: { text: `#${item.packet}`, x: x + 60 > left + width ? x - 7 : x + 7, y: y - 5, align: x + 60 > left + width ? "right" : "left", fill: this.colours.text, fontSize: 10 } });
-    return { type: "group", children: group };
+    return { type: "group", $mergeChildren: false, children: group };
   }
 
   label(item) {
