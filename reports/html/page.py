@@ -36,6 +36,7 @@ SCRIPTS = (
     "details.js",
     "latency.js",
     "picture.js",
+    "tools.js",
     "main.js",
 )
 """Parts of the page's own script, in the order in which they run."""

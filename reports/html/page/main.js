@@ -34,8 +34,7 @@ function begin(model, echarts) {
     lane: (lane) => ({ connection: timeline.view.connection, ...timeline.view.layout.lanes[lane] }),
     back: (finding) => {
       const home = byId(`finding-${finding}`);
-      const fold = home.closest("details");
-      if (fold) fold.open = true;
+      if (home.tagName === "DETAILS") home.open = true;
     },
   };
   const details = new Details(model, byId("details"), go);
@@ -58,6 +57,10 @@ function begin(model, echarts) {
   new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(byId("latency"));
   choose(timeline, model.connections.size === 1 ? [...model.connections.keys()][0] : ALL);
   drawLatencies(model, echarts, byId("latency"), charts);
+  copyButtons();
+  sortableTables();
+  search(byId("search"), byId("found"));
+  followAddress(timeline);
   byId("chart").dataset.ready = "yes";
 }
 
@@ -66,6 +69,7 @@ function say(model, timeline, shown) {
   const { connection } = timeline.view;
   const what = connection === ALL ? `all ${counted(model.connections.size, "connection")}` : `connection ${connection}`;
   const bare = connection !== ALL && !model.by.packets.has(connection) ? "; this page does not have its frames and packets" : "";
+  byId("moment").href = `#at-${connection === ALL ? "all" : connection}-${Math.round(from)}-${Math.round(to)}`;
   byId("status").textContent = `${what}, ${seconds(Math.max(from, model.first))} to ${seconds(Math.min(to, model.last))} (${duration(Math.min(to, model.last) - Math.max(from, model.first))}), ${counted(shown, "item")}${bare}`;
 }
 
@@ -78,6 +82,7 @@ function choices(model, timeline) {
 }
 
 function choose(timeline, connection, range = null) {
+  if (connection !== ALL && !timeline.model.connections.has(connection)) return;
   const select = byId("connection");
   if (![...select.options].some((option) => option.value === String(connection))) select.append(element("option", { value: String(connection) }, `${connection}`));
   select.value = String(connection);
