@@ -20,6 +20,7 @@ from ..decode.disk_columns import gathered
 from ..decode.runner import DecodeOptions, Progress
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
+from .pictures import Picture, draw_pictures
 from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
 
 Column = npt.NDArray[Any]
@@ -133,6 +134,8 @@ class PageData(Struct, frozen=True, eq=False):
     connections_total: int
     spans: Spans
     """Ranges whose frames and packets are included."""
+    pictures: tuple[Picture | None, ...]
+    """The picture of each finding, in the order of `Analysis.findings`."""
 
 
 def collect_page_data(
@@ -148,9 +151,9 @@ def collect_page_data(
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
         flights = Flights().add(asdict(tables.packets))
-        return _page_data(tables, flights, Spans.everything(), bounds)
+        return _page_data(tables, flights, Spans.everything(), bounds, analysis)
     tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
-    return _page_data(tables, flights, spans, bounds)
+    return _page_data(tables, flights, spans, bounds, analysis)
 
 
 def halve_page_data(page: PageData) -> PageData:
@@ -169,7 +172,9 @@ def halve_page_data(page: PageData) -> PageData:
     )
 
 
-def _page_data(tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds: Bounds) -> PageData:
+def _page_data(
+    tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds: Bounds, analysis: Analysis
+) -> PageData:
     zero = tables.capture["first_time_ns"] or 0
     connections = _connections(tables, zero, bounds.connections)
     return PageData(
@@ -186,6 +191,7 @@ def _page_data(tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds:
         packets_total=tables.capture["packets"],
         connections_total=int(_ours(tables).sum()),
         spans=spans,
+        pictures=draw_pictures(tables, flights, spans, analysis),
     )
 
 

@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+import msgspec
 from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from ...analyzer import _core
 from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
+from ...analyzer.views.pictures import Picture
 from ..shared import client, hops, other_requests, quality, two_captures
 from ..shared.causes import explain_causes
 from . import said
@@ -32,6 +35,8 @@ SCRIPTS = (
     "chart.js",
     "details.js",
     "latency.js",
+    "picture.js",
+    "tools.js",
     "main.js",
 )
 """Parts of the page's own script, in the order in which they run."""
@@ -164,6 +169,7 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
         ],
         "methods": [said.method_name(m.name, m.label) for m in page.methods],
         "bins": BINS_PER_DECADE,
+        "pictures": [_encode_picture(picture) for picture in said.pictures(analysis, page)],
         "latencies": said.distributions(analysis, page),
         "findings": [
             {
@@ -174,6 +180,14 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
             for finding in said.ranked(analysis)
         ],
     }
+
+
+def _encode_picture(picture: Picture | None) -> Any:
+    """Encode a picture; its text is cleaned, and its methods are named as in the list of methods."""
+    if picture is None:
+        return None
+    names = tuple(said.name(method) for method in picture.methods)
+    return msgspec.to_builtins(replace(picture, title=said.clean(picture.title), methods=names))
 
 
 def _describe_connection(c: ConnectionFacts) -> tuple[str, int, str]:

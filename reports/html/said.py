@@ -11,6 +11,7 @@ from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, safe
 from ...analyzer.views.page_data import PageData
+from ...analyzer.views.pictures import Picture
 from ..shared.quality import find_main, list_flaws, list_not_judged, rank_cost
 
 MOST_TEXT = 4_000
@@ -51,6 +52,18 @@ def method_name(method: str | None, label: str | None) -> str:
 def ranked(analysis: Analysis) -> list[Finding]:
     """Sort findings for the page: those that cost time first, those of severity `info` last."""
     return sorted(analysis.findings, key=lambda f: (f.severity == "info", *rank_cost(f)))[:MOST_FINDINGS]
+
+
+def pictures(analysis: Analysis, page: PageData) -> list[Picture | None]:
+    """List the pictures of the findings in the order of `ranked`."""
+    drawn = {id(finding): picture for finding, picture in zip(analysis.findings, page.pictures, strict=True)}
+    return [drawn[id(finding)] for finding in ranked(analysis)]
+
+
+def main_number(analysis: Analysis) -> int:
+    """Number the verdict's finding as the page does, from 1; 0 for none."""
+    found = [number for number, finding in enumerate(ranked(analysis), 1) if finding is find_main(analysis)]
+    return found[0] if found else 0
 
 
 def verdict_severity(analysis: Analysis) -> str:

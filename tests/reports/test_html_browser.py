@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from support import PATIENCE_S, recorded, recording, synthetic, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
@@ -19,7 +20,7 @@ from grpcdiag.fixtures.bench.multiply import multiply
 from grpcdiag.reports import html
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 Opened = Callable[..., "Page"]
 READY = "#chart[data-ready=yes]"
@@ -107,11 +108,15 @@ def items(view: Page) -> int:
 
 
 def pixels(view: Page) -> int:
+    return colours(view.locator("#chart"))
+
+
+def colours(chart: Locator) -> int:
     """How many colours the chart has: an empty canvas has one."""
-    script = """() => { const c = document.querySelector('#chart canvas');
+    script = """(chart) => { const c = chart.querySelector('canvas');
       const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const s = new Set();
       for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size; }"""
-    return int(view.evaluate(script))
+    return int(chart.evaluate(script))
 
 
 def test_it_comes_to_life_and_zooms(opened: Opened, rtt: str) -> None:
@@ -336,6 +341,85 @@ def test_other_recordings(opened: Opened, name: str) -> None:
         view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
         view.locator("button.see[data-packet]").first.click()
         assert view.locator("#details tr.here").count() == 1
+
+
+DRAWN = {
+    "lab/stream-window-stall.pcap": "limit",
+    "lab/ping-storm.pcap.gz": "PING",
+    "lab/client-idle-gap.pcap.gz": "no RPC is open",
+    "lab/request-batching.pcap.gz": "RPCs that begin",
+    "lab/connection-churn.pcap": "with RPCs",
+    "lab/loss-recovery.pcap.gz": "until retransmitted",
+    "max-concurrent-streams.pcap": "limit",
+    "lab/network-queueing.pcap.gz": "queued from here on",
+    "rpc-errors.pcap": "failed",
+}
+"""Of each kind of picture a capture, and words of its key."""
+
+
+def test_each_kind_of_picture_is_drawn(opened: Opened) -> None:
+    """On one page: the first finding with a picture of each capture."""
+    analyses = [analyze([recorded(name)]) for name in DRAWN]
+    pages = [collect_page_data([recorded(name)], one) for name, one in zip(DRAWN, analyses, strict=True)]
+    found = []
+    for one, page, words in zip(analyses, pages, DRAWN.values(), strict=True):
+        pairs = zip(one.findings, page.pictures, strict=True)
+        found.append(next(pair for pair in pairs if words in str(pair[1]) or words == "failed"))
+    findings, pictures = zip(*found, strict=True)
+    text = html.render(replace(analyses[-1], findings=findings), replace(pages[-1], pictures=pictures))
+    view = opened(text)
+    view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    keys = []
+    for figure in view.locator("figure[data-picture]").all():
+        figure.scroll_into_view_if_needed()
+        wait_until(lambda figure=figure: figure.get_attribute("data-drawn") == "yes")
+        assert colours(figure) > 10
+        assert figure.locator(".plot").get_attribute("role") == "img"
+        keys.append(figure.locator(".keys").inner_text())
+    assert len(keys) == len(DRAWN) + 1
+    assert all(any(words in key for key in keys) for words in DRAWN.values())
+    assert view.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_without_a_finding_only_latencies_are_drawn(opened: Opened) -> None:
+    view = opened(rendered(recorded("lab/ping-storm-control.pcap.gz")))
+    names = view.locator("figure[data-picture] .keys").all_inner_texts()
+    assert names and not any("PING" in name for name in names)
+
+
+def test_the_picture_of_the_verdict_comes_first_and_leads_to_the_timeline(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    after = view.locator("#verdict + figure")
+    assert "congestion window where it blocked" in after.inner_text()
+    after.get_by_role("button", name="Show this range in the timeline").click()
+    begin, end = span(view)
+    assert begin < 5_646_354_000 and 5_851_630_000 < end < 7_000_000_000
+    view.click("[data-theme-choice=dark]")
+    assert colours(after) > 10
+
+
+def test_tools_around_the_text(opened: Opened) -> None:
+    view = opened(rendered(recorded("rpc-errors.pcap")))
+    view.locator(".filters .copy").first.click()
+    wait_until(lambda: view.locator(".filters .copy").first.inner_text() == "copied")
+    counts = view.locator("#methods tbody tr td:nth-child(2)")
+    for order in ("descending", "ascending"):
+        view.locator("#methods th").nth(1).get_by_role("button").click()
+        assert view.locator(f"#methods th[aria-sort={order}]").count() == 1
+        assert counts.all_inner_texts() == (["300", "1", "1"] if order == "descending" else ["1", "1", "300"])
+    view.fill("#search", "NoSuchMethod")
+    assert view.locator("#methods tbody tr:visible").count() == 1
+    view.fill("#search", "")
+    assert view.locator("#methods tbody tr:visible").count() == 3
+    view.locator("button.see[data-rpc]").first.click()
+    seen = span(view)
+    link = view.locator("#moment").get_attribute("href")
+    view.click("#whole")
+    assert span(view) != seen
+    view.evaluate(f"location.hash = '{link}'")
+    wait_until(lambda: span(view) == seen)
+    view.evaluate("location.hash = '#finding-2'")
+    wait_until(lambda: view.locator("#finding-2").get_attribute("open") is not None)
 
 
 def test_80_rpcs(opened: Opened, tmp_path: Path) -> None:

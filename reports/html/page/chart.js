@@ -3,11 +3,12 @@
 const ROW = 22;
 const BYTES = 96;
 const LEAST_SPAN = 2000; // nanoseconds
+const KIND_COLOURS = ["data", "headers", "ping", "window_update", "settings", "other_payload", "ack_only"].map((kind) => `kind_${kind}`);
 
 class Timeline {
   constructor(model, echarts, element, { chosen, moved, hint }) {
     Object.assign(this, { model, echarts, element, chosen, moved, hint });
-    this.top = topCauses(model);
+    this.top = model.top;
     this.items = [];
     this.cursor = null;
     const pad = (model.last - model.first) * 0.005 + 1000;
@@ -36,7 +37,7 @@ class Timeline {
   /** Rebuilds lanes, sizes and colours. */
   build() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", "flight", ...this.model.facts.causes];
+    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", "flight", ...KIND_COLOURS, ...this.model.facts.causes];
     this.colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.colours.mark = this.colours.accent;
     this.narrow = this.element.clientWidth < 560;
@@ -81,7 +82,7 @@ class Timeline {
         axisPointer: { show: true, type: "line", label: { show: n === 0, formatter: ({ value }) => seconds(value, 6), backgroundColor: faint } },
       })),
       yAxis: [
-        { gridIndex: 0, type: "category", inverse: true, data: lanes.map((_, n) => n), axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, color: text, interval: 0, formatter: (value) => lanes[value] }, splitLine: { show: true, lineStyle: { color: line, opacity: 0.35 } } },
+        { gridIndex: 0, type: "category", inverse: true, data: lanes.map((_, n) => n), axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, color: text, interval: 0, width: left - 10, overflow: "truncate", formatter: (value) => lanes[value] }, splitLine: { show: true, lineStyle: { color: line, opacity: 0.35 } } },
         ...axes.slice(1).map((n) => ({
           gridIndex: n, type: "value", min: 0, splitNumber: 3, name: this.bytesName(n - 1),
           nameTextStyle: { color: text, align: "left", padding: [0, 0, 0, -left + 8], fontSize: 11 }, nameGap: 8,
@@ -194,19 +195,41 @@ class Timeline {
     const style = { fill: colour, opacity: item.kind === "missing" ? 0.9 : item.count > 1 && item.kind !== "open" ? 0.7 : 1 };
     Object.assign(style, item.failed ? { stroke: this.colours.critical, lineWidth: 2 } : { stroke: null, lineWidth: 0 });
     const label = shape.width > 44 && !item.overlaps ? this.label(item) : "";
-    const rect = { type: "rect", shape, style, z2: params.dataIndex };
-    if (!label) return rect;
-    // a group, not a text of the rectangle: reused elements would keep an old text
+    const children = item.parts ? this.segments(item, shape, style, api) : [{ type: "rect", shape, style }];
+    if (label) children.push(this.text(item, label, shape, colour));
+    // marks are reused: their children must not be, which would keep an old text or colour
+    return { type: "group", $mergeChildren: false, children: children.map((child) => ({ ...child, z2: params.dataIndex })) };
+  }
+
+  text(item, text, shape, colour) {
     const fill = item.kind === "missing" ? this.colours.faint : contrasting(colour);
     const place = { x: shape.x + 4, y: shape.y + shape.height / 2 + 0.5, verticalAlign: "middle", width: shape.width - 8 };
-    return { type: "group", children: [rect, { type: "text", silent: true, z2: params.dataIndex, style: { text: label, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } }] };
+    return { type: "text", silent: true, style: { text, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } };
+  }
+
+  /** Divides a bar among its causes by height, and draws blocked intervals over it at their times. */
+  segments(item, shape, style, api) {
+    const total = item.parts.reduce((sum, [, size]) => sum + size, 0) || 1;
+    const bars = [];
+    let { y } = shape;
+    for (const [cause, size] of item.parts) {
+      const height = (shape.height * size) / total;
+      bars.push({ type: "rect", shape: { ...shape, y, height }, style: { fill: this.colours[cause], opacity: style.opacity } });
+      y += height;
+    }
+    for (const { start, end, colour } of item.inside ?? []) {
+      const [x0, x1] = [start, end].map((time) => Math.min(Math.max(api.coord([time, item.lane])[0], shape.x), shape.x + shape.width));
+      if (x1 > x0) bars.push({ type: "rect", shape: { ...shape, x: x0, width: x1 - x0 }, style: { fill: this.colours[colour] } });
+    }
+    if (item.failed) bars.push({ type: "rect", shape, style: { ...style, fill: "none" } });
+    return bars;
   }
 
   diamond(x, y, item, colour, { x: left, width }) {
     const points = [[x, y - 7], [x + 5, y], [x, y + 7], [x - 5, y]];
     const group = [{ type: "polygon", shape: { points }, style: { fill: colour } }];
     if (item.labelled) group.push({ type: "text", style: { text: `#${item.packet}`, x: x + 60 > left + width ? x - 7 : x + 7, y: y - 5, align: x + 60 > left + width ? "right" : "left", fill: this.colours.text, fontSize: 10 } });
-    return { type: "group", children: group };
+    return { type: "group", $mergeChildren: false, children: group };
   }
 
   label(item) {

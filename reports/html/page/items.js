@@ -1,25 +1,26 @@
 // Lists the items drawn between two instants; neighbours closer than a pixel become one item.
 
-/** Joins the marks of one lane. Call `add` in order of start times; `piled` joins all marks that overlap. */
+/** Joins the marks of one lane. Call `add` in order of start times, with the colours that share the mark; `piled` joins all
+ marks that overlap. */
 class Joined {
   constructor(lane, pixel, piled = false) {
     Object.assign(this, { lane, pixel, piled, items: [], narrow: 3 * pixel, broad: 14 * pixel });
   }
 
-  add(start, end, row, weight, colour, failed = false) {
+  add(start, end, row, weight, parts, failed = false) {
     const last = this.items[this.items.length - 1];
     const near = last && end - start < this.narrow && start - last.end < this.pixel && end - last.start < this.broad;
     if ((near && (last.count > 1 || last.end - last.start < this.narrow)) || (last && this.piled && start < last.end)) {
       last.end = Math.max(last.end, end);
       last.count += 1;
       last.failed ||= failed;
-      last.colours.set(colour, (last.colours.get(colour) ?? 0) + weight);
+      for (const [colour, size] of parts) last.colours.set(colour, (last.colours.get(colour) ?? 0) + size);
       if (weight > last.weight) [last.weight, last.longest] = [weight, row];
       last.lastRow = row;
       return;
     }
     const overlaps = last !== undefined && start < last.end;
-    this.items.push({ overlaps, failed, lane: this.lane, start, end, row, longest: row, lastRow: row, weight, count: 1, colours: new Map([[colour, weight]]) });
+    this.items.push({ overlaps, failed, lane: this.lane, start, end, row, longest: row, lastRow: row, weight, count: 1, colours: new Map(parts) });
   }
 }
 
@@ -47,12 +48,50 @@ function connectionItems(model, view, from, to, pixel) {
     if (end < from || start[row] > to) return;
     const lane = layout.slots[place] + offset;
     if (!joined.has(lane)) joined.set(lane, new Joined(lane, pixel, layout.lanes[lane].piled));
-    joined.get(lane).add(start[row], end, row, length[row] + 1, view.top[row], code[row] !== 0 && code[row] < 255);
+    joined.get(lane).add(start[row], end, row, length[row] + 1, partsOf(model, row), code[row] !== 0 && code[row] < 255);
   });
   for (const { items: found } of joined.values()) {
-    for (const item of found) items.push({ ...item, kind: "rpc", colour: model.facts.causes[commonest(item.colours)], height: 0.8 });
+    for (const item of found) items.push(segmented(model, connection, item));
   }
   return items;
+}
+
+/** Lists the causes of an RPC by place, with their time. */
+function partsOf(model, row) {
+  const length = model.rpcs.duration_ns[row] + 1;
+  const parts = model.shares.filter(({ column }) => column[row] > 0).map(({ place, column }) => [place, (column[row] / 1000) * length]);
+  return parts.length ? parts : [[model.top[row], length]];
+}
+
+/** Divides the bar of RPCs among its causes: blocked intervals at their times, the rest by height. */
+function segmented(model, connection, item) {
+  const { causes } = model.facts;
+  const { waits } = model;
+  const colours = new Map(item.colours);
+  const inside = [];
+  if (item.count === 1) {
+    for (const row of waitsOf(model, connection).get(model.rpcs.stream[item.row]) ?? []) {
+      const [start, length] = [waits.start_ns[row], waits.duration_ns[row]];
+      if (start < item.start || start + length > item.end || !colours.has(waits.cause[row])) continue;
+      inside.push({ start, end: start + length, colour: causes[waits.cause[row]] });
+      colours.set(waits.cause[row], Math.max(colours.get(waits.cause[row]) - length, 0));
+    }
+  }
+  const parts = [...colours].filter(([, size]) => size > 0).sort((a, b) => a[0] - b[0]).map(([place, size]) => [causes[place], size]);
+  return { ...item, kind: "rpc", colour: causes[commonest(item.colours)], height: 0.8, parts, inside };
+}
+
+/** Groups the blocked intervals of a connection by stream. */
+function waitsOf(model, connection) {
+  if (model.waitsByStream?.connection !== connection) {
+    const groups = new Map();
+    for (const row of model.by.waits.get(connection) ?? []) {
+      if (!groups.has(model.waits.stream[row])) groups.set(model.waits.stream[row], []);
+      groups.get(model.waits.stream[row]).push(row);
+    }
+    model.waitsByStream = { connection, groups };
+  }
+  return model.waitsByStream.groups;
 }
 
 function evidenceItems(model, connection, lane, from, to, pixel) {
@@ -80,25 +119,26 @@ function sideItems(model, connection, { kind, side }, lane, from, to, pixel) {
     const start = starts[row];
     const end = kind === "packet" ? start : start + table.duration_ns[row];
     if (end < from || start > to) continue;
-    if (kind === "wait") joined.add(start, end, row, end - start + 1, table.cause[row]);
-    else if (kind === "frame") joined.add(start, end, row, table.length[row] + 1, Math.min(table.kind[row], model.facts.frames.length - 1));
-    else joined.add(start, end, row, table.payload_bytes[row] + 1, packetColour(model, row));
+    if (kind === "wait") joined.add(start, end, row, end - start + 1, [[table.cause[row], end - start + 1]]);
+    else if (kind === "frame") joined.add(start, end, row, table.length[row] + 1, [[Math.min(table.kind[row], model.facts.frames.length - 1), table.length[row] + 1]]);
+    else joined.add(start, end, row, table.payload_bytes[row] + 1, [[packetColour(model, row), table.payload_bytes[row] + 1]]);
   }
   const colour = { wait: (n) => model.facts.causes[n], frame: (n) => frameColour(model.facts.frames[n]), packet: (n) => n }[kind];
   return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: item.overlaps ? 0.35 : kind === "wait" ? 0.85 : 0.7 }));
 }
 
 /** Gives an item with a retransmitted packet that colour, however many other packets it joins. */
-const again = (model, kind, item) => (kind === "packet" && item.colours.has("loss_recovery") ? "loss_recovery" : null);
+const again = (model, kind, item) => (kind === "packet" && item.colours.has("critical") ? "critical" : null);
 
 function packetColour(model, row) {
-  if (model.facts.notes[model.packets.note[row]] === "retransmission") return "loss_recovery";
+  if (model.facts.notes[model.packets.note[row]] === "retransmission") return "critical";
   if (model.packets.flags[row] & 7) return "mark"; // SYN, FIN, RST
-  return model.packets.payload_bytes[row] ? (model.packets.direction[row] ? "server" : "client") : "network";
+  return model.packets.payload_bytes[row] ? "flight" : "kind_ack_only";
 }
 
 function frameColour(name) {
-  return { DATA: "server", HEADERS: "client", CONTINUATION: "client", SETTINGS: "delayed_ack", PING: "connection_window", WINDOW_UPDATE: "transmission", RST_STREAM: "congestion_window", GOAWAY: "loss_recovery" }[name] ?? "unexplained";
+  const known = { DATA: "kind_data", HEADERS: "kind_headers", CONTINUATION: "kind_headers", PING: "kind_ping", WINDOW_UPDATE: "kind_window_update", SETTINGS: "kind_settings", RST_STREAM: "critical", GOAWAY: "critical" };
+  return known[name] ?? "kind_other_payload";
 }
 
 /** Builds the columns in the view of all connections: the number of open RPCs, coloured by the main cause of their time. */
@@ -141,7 +181,7 @@ function laneColumns(open, lane, columns, kinds, from, width, model) {
     const last = items[items.length - 1];
     const begin = from + column * width;
     if (last && last.end === begin && last.count === sum && last.best === best) last.end = begin + width;
-    else items.push({ lane, start: begin, end: begin + width, kind: "open", count: sum, best, colour: model.facts.causes[best] });
+    else items.push({ lane, start: begin, end: begin + width, kind: "open", count: sum, best, colour: model.facts.causes[best], parts: [...running].map((size, kind) => [model.facts.causes[kind], size]).filter(([, size]) => size > 0) });
   }
   for (const item of items) item.height = 0.25 + 0.65 * (item.count / most);
   return items;

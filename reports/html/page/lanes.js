@@ -1,6 +1,7 @@
 // Assigns RPCs and connections to the lanes of the chart.
 
 const MOST_LANES = 16;
+const MOST_METHODS = 7; // of one connection, with lanes of their own
 const COLUMN = 4; // width in pixels of a column in the view of all connections
 
 /** Gives each interval, sorted by start, the first free lane; the last lane takes the rest. */
@@ -35,16 +36,9 @@ function connectionLanes(model) {
   return { of, members, count };
 }
 
-/** Assigns lanes in the view of one connection: concurrent RPCs, then blocked intervals, frames and packets by side. */
+/** Assigns lanes in the view of one connection: RPCs by method, then blocked intervals, frames and packets by side. */
 function streamLanes(model, connection) {
-  const rows = model.by.rpcs.get(connection) ?? [];
-  const { start_ns: start, duration_ns: length } = model.rpcs;
-  const packed = lanesOf(rows.map((row) => start[row]), rows.map((row) => start[row] + length[row]));
-  const lanes = Array.from({ length: packed.count }, (_, place) => ({
-    name: place === 0 ? "RPCs" : packed.overflow && place === packed.count - 1 ? "more RPCs" : "",
-    kind: "rpc",
-    piled: packed.overflow > 0 && place === packed.count - 1,
-  }));
+  const { rows, slots, lanes } = methodLanes(model, model.by.rpcs.get(connection) ?? []);
   const waits = model.by.waits.get(connection) ?? [];
   SIDES.forEach((arrow, side) => {
     if (waits.some((row) => model.waits.direction[row] === side)) lanes.push({ name: `blocked ${arrow}`, kind: "wait", side });
@@ -56,8 +50,40 @@ function streamLanes(model, connection) {
     });
   }
   if (evidenceOf(model, connection).length) lanes.unshift({ name: "evidence", kind: "evidence" });
-  return { rows, slots: packed.lanes, lanes };
+  return { rows, slots, lanes };
 }
+
+/** Assigns lanes to RPCs by method; the method with the slowest RPC comes first, and the last lanes share one. */
+function methodLanes(model, all) {
+  const { start_ns: start, duration_ns: length, method } = model.rpcs;
+  const groups = new Map();
+  for (const row of all) {
+    if (!groups.has(method[row])) groups.set(method[row], { name: shortName(model.facts.methods[method[row]]), rows: [], worst: 0 });
+    const group = groups.get(method[row]);
+    group.rows.push(row);
+    group.worst = Math.max(group.worst, length[row]);
+  }
+  const ordered = [...groups.values()].sort((a, b) => b.worst - a.worst);
+  const rest = ordered.splice(MOST_METHODS);
+  if (rest.length) ordered.push({ name: counted(rest.length, "method"), rows: rest.flatMap(({ rows }) => rows).sort((a, b) => start[a] - start[b]) });
+  const most = Math.max(Math.floor(MOST_LANES / Math.max(ordered.length, 1)) - 1, 1);
+  const [rows, slots, lanes] = [[], [], []];
+  for (const group of ordered) {
+    const packed = lanesOf(group.rows.map((row) => start[row]), group.rows.map((row) => start[row] + length[row]), most);
+    group.rows.forEach((row, place) => {
+      rows.push(row);
+      slots.push(lanes.length + packed.lanes[place]);
+    });
+    for (let place = 0; place < packed.count; place += 1) {
+      const piled = packed.overflow > 0 && place === packed.count - 1;
+      lanes.push({ name: place === 0 ? group.name : piled ? "more" : "", kind: "rpc", piled });
+    }
+  }
+  return { rows, slots, lanes };
+}
+
+/** Shortens the name of a method to what follows its last slash. */
+const shortName = (name) => name.slice(name.lastIndexOf("/") + 1) || name;
 
 /** Lists the evidence packets that belong to a connection. */
 function evidenceOf(model, connection) {

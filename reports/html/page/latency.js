@@ -36,6 +36,7 @@ function drawLatencies(model, echarts, container, charts) {
 
 /** Finds the ends of the axis, at least a factor of ten apart, so that one class does not look like many. */
 function axisEnds(bins) {
+  if (!bins.length) return [6, 7];
   const [first, last] = [bins[0][0], bins[bins.length - 1][1]];
   const pad = Math.max((1 - (last - first)) / 2, 0.05);
   return [first - pad, last + pad];

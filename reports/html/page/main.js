@@ -34,8 +34,7 @@ function begin(model, echarts) {
     lane: (lane) => ({ connection: timeline.view.connection, ...timeline.view.layout.lanes[lane] }),
     back: (finding) => {
       const home = byId(`finding-${finding}`);
-      const fold = home.closest("details");
-      if (fold) fold.open = true;
+      if (home.tagName === "DETAILS") home.open = true;
     },
   };
   const details = new Details(model, byId("details"), go);
@@ -44,14 +43,24 @@ function begin(model, echarts) {
   links(model, timeline, details, go);
   keys(model, timeline, details);
   legend(model);
-  const paint = () => {
+  const pictures = new Pictures(model, echarts, (picture, row) => {
+    if (row === undefined) choose(timeline, picture.connections.length === 1 ? picture.connections[0] : ALL, [picture.begin_ns, picture.end_ns]);
+    else toRpc(model, timeline, details, row);
+    arrive();
+  });
+  const paint = (everything) => {
     timeline.build();
     drawLatencies(model, echarts, byId("latency"), charts);
+    pictures.repaint(everything);
   };
   themes(paint);
   new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(byId("latency"));
   choose(timeline, model.connections.size === 1 ? [...model.connections.keys()][0] : ALL);
   drawLatencies(model, echarts, byId("latency"), charts);
+  copyButtons();
+  sortableTables();
+  search(byId("search"), byId("found"));
+  followAddress(timeline);
   byId("chart").dataset.ready = "yes";
 }
 
@@ -60,6 +69,7 @@ function say(model, timeline, shown) {
   const { connection } = timeline.view;
   const what = connection === ALL ? `all ${counted(model.connections.size, "connection")}` : `connection ${connection}`;
   const bare = connection !== ALL && !model.by.packets.has(connection) ? "; this page does not have its frames and packets" : "";
+  byId("moment").href = `#at-${connection === ALL ? "all" : connection}-${Math.round(from)}-${Math.round(to)}`;
   byId("status").textContent = `${what}, ${seconds(Math.max(from, model.first))} to ${seconds(Math.min(to, model.last))} (${duration(Math.min(to, model.last) - Math.max(from, model.first))}), ${counted(shown, "item")}${bare}`;
 }
 
@@ -72,6 +82,7 @@ function choices(model, timeline) {
 }
 
 function choose(timeline, connection, range = null) {
+  if (connection !== ALL && !timeline.model.connections.has(connection)) return;
   const select = byId("connection");
   if (![...select.options].some((option) => option.value === String(connection))) select.append(element("option", { value: String(connection) }, `${connection}`));
   select.value = String(connection);
@@ -113,11 +124,12 @@ function toFinding(model, timeline, details, number) {
   return details.showPackets(first, number);
 }
 
+function arrive() {
+  byId("timeline").scrollIntoView({ block: "start" });
+  byId("details").focus({ preventScroll: true });
+}
+
 function links(model, timeline, details, go) {
-  const arrive = () => {
-    byId("timeline").scrollIntoView({ block: "start" });
-    byId("details").focus({ preventScroll: true });
-  };
   for (const button of document.querySelectorAll("button.see, button.all")) {
     button.disabled = false;
     button.addEventListener("click", () => {
@@ -181,14 +193,15 @@ function stepped(model, timeline, details, way) {
 }
 
 function legend(model) {
-  const seen = new Set(topCauses(model));
+  const seen = new Set(model.shares.map(({ place }) => place));
   for (const cause of model.waits.cause) seen.add(cause);
   const key = (colour, text, symbol = "rect") => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 10 10");
     const square = document.createElementNS("http://www.w3.org/2000/svg", "path");
     square.setAttribute("d", { rect: "M0 0h10v10h-10z", circle: "M0 5a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z", triangle: "M5 0L10 10H0z" }[symbol]);
-    square.setAttribute("class", `cause-${colour}`);
+    square.setAttribute("class", colour === "failed" ? "outlined" : "");
+    square.style.fill = colour === "failed" ? "none" : `var(--${colour})`;
     svg.append(square);
     return element("li", {}, svg, text);
   };
@@ -196,8 +209,8 @@ function legend(model) {
   const failed = model.rpcs.status.some((code) => code !== 0 && code < 255);
   const frames = [...new Set(model.frames.kind)].map((kind) => frameName(model, kind));
   const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
-  const ends = [["client", "client's payload"], ["server", "server's payload"], ["network", "no payload"], ["loss_recovery", "retransmitted"], ["accent", "SYN, FIN, RST"]];
-  group("RPCs (main cause), blocked intervals", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  const ends = [["flight", "payload"], ["kind_ack_only", "no payload"], ["critical", "retransmitted"], ["accent", "SYN, FIN, RST"]];
+  group("RPCs and blocked intervals by cause", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
   group("frames", frames.map((name) => key(frameColour(name), name)));
   group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
   group("windows at the start of a blocked interval", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
@@ -206,20 +219,20 @@ function legend(model) {
 function themes(paint) {
   const root = document.documentElement;
   const choices = [...document.querySelectorAll("[data-theme-choice]")];
-  const set = (theme) => {
+  const set = (theme, everything = false) => {
     root.dataset.theme = theme;
     choices.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.themeChoice === theme)));
-    paint();
+    paint(everything);
   };
   choices.forEach((button) => button.addEventListener("click", () => set(button.dataset.themeChoice)));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint(false));
   let before;
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     document.querySelectorAll("details").forEach((fold) => {
       fold.open = true;
     });
-    set("light");
+    set("light", true);
   });
   addEventListener("afterprint", () => set(before));
 }

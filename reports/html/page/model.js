@@ -18,7 +18,7 @@ function modelOf(facts, tables) {
   facts.findings.forEach((finding, index) => finding.evidence.forEach(([packet, time]) => {
     evidence.push({ packet, time, finding: index + 1, id: finding.id });
   }));
-  return { facts, ...tables, by, connections, evidence, first, last };
+  return { facts, ...tables, by, connections, evidence, first, last, top: topCauses({ facts, rpcs: tables.rpcs }), shares: facts.causes.map((_, place) => ({ place, column: tables.rpcs[`share${place}`] })).filter(({ column }) => column) };
 }
 
 function grouped(table) {

@@ -1,0 +1,116 @@
+"""One picture per finding: which kind shows it, and the bounded data of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ...model.analysis import Analysis
+from ...model.finding import Finding
+from ...tables import Ints, Tables
+from ..sampling import Spans
+from . import calls, connections, flights, rates
+from .model import Picture, Subject, find_facts
+
+MOST_PICTURES = 24
+"""Most findings with a picture (heuristic: the rest of a longer list is not read)."""
+MOST_NAMED = 200
+"""Most connections, and most methods, whose latencies a picture shows."""
+
+Draw = Callable[[Subject], Picture | None]
+
+DRAWN_BY: Mapping[str, Draw] = {
+    "connection-churn": connections.draw_handshakes,
+    "connection-window-stall": flights.draw_connection_window,
+    "delayed-ack-nagle": flights.draw_flight,
+    "client-idle-gap": calls.draw_idle_gaps,
+    "half-closed-streams": connections.draw_handshakes,
+    "head-of-line-blocking": calls.draw_waiting_calls,
+    "header-overhead": rates.draw_packet_rates,
+    "idle-connection-cut": calls.draw_losses,
+    "initial-congestion-window": flights.draw_flight,
+    "load-imbalance": connections.draw_handshakes,
+    "loss-recovery": calls.draw_losses,
+    "max-concurrent-streams": calls.draw_streams,
+    "mtu-black-hole": calls.draw_losses,
+    "network-queueing": connections.draw_queue_delay,
+    "peer-unreachable": calls.draw_losses,
+    "ping-storm": rates.draw_packet_rates,
+    "receive-window-stall": flights.draw_receive_window,
+    "request-batching": rates.draw_batches,
+    "server-concurrency-limit": calls.draw_streams,
+    "slow-connect": connections.draw_handshakes,
+    "slow-start-after-idle": flights.draw_flight,
+    "small-packets": rates.draw_packet_rates,
+    "stream-window-stall": flights.draw_stream_window,
+    "too-many-pings": rates.draw_packet_rates,
+    "window-update-storm": rates.draw_packet_rates,
+}
+"""What draws each finding's picture; the latencies of its calls show the others."""
+WITHOUT_PICTURE = ("capture-quality", "connect-failure")
+"""Findings about what has no calls and no packets of a connection."""
+
+
+def draw_pictures(
+    tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
+) -> tuple[Picture | None, ...]:
+    """Draw the picture of each finding, in their order; None for those without one."""
+    return tuple(
+        _draw(finding, tables, flights, spans, analysis) if place < MOST_PICTURES else None
+        for place, finding in enumerate(analysis.findings)
+    )
+
+
+def _draw(
+    finding: Finding, tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
+) -> Picture | None:
+    if finding.id in WITHOUT_PICTURE:
+        return None
+    subject = _find_subject(finding, tables, flights, spans, analysis)
+    draw = DRAWN_BY.get(finding.id)
+    return (draw(subject) if draw and subject else None) or _draw_latencies(finding, tables)
+
+
+def _find_subject(
+    finding: Finding, tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
+) -> Subject | None:
+    """Find the connection of the first evidence, and its packets in the range that holds it."""
+    packets = tables.packets
+    evidence = np.array([item.packet for item in finding.evidence], dtype=np.int64)
+    rows = np.minimum(np.searchsorted(packets.packet, evidence), max(len(packets.packet) - 1, 0))
+    found = rows[packets.packet[rows] == evidence] if len(packets.packet) else rows[:0]
+    if not len(found):
+        return None
+    connection, packet = int(packets.connection[found[0]]), int(packets.packet[found[0]])
+    mine = np.flatnonzero(packets.connection == connection)
+    if not spans.whole:
+        of = (spans.connection == connection) & (spans.first_packet <= packet) & (spans.last_packet >= packet)
+        first, last = spans.first_packet[of][0], spans.last_packet[of][0]
+        mine = mine[(packets.packet[mine] >= first) & (packets.packet[mine] <= last)]
+    facts = find_facts(analysis, connection)
+    zero = int(tables.capture["first_time_ns"] or 0)
+    return Subject(finding, tables, flights, facts, mine, zero) if facts else None
+
+
+def _draw_latencies(finding: Finding, tables: Tables) -> Picture | None:
+    """Ask for the latencies of the finding's calls over time; the page draws them of its own RPCs."""
+    rpcs, scope = tables.rpcs, finding.scope
+    if not len(rpcs.connection):
+        return None
+    zero = int(tables.capture["first_time_ns"] or 0)
+    begin = int(rpcs.start_time_ns.min()) - zero
+    end = max(int(tables.capture["last_time_ns"] or 0) - zero, begin)
+    title = "Each call: its start and its latency, in the colour of its main cause"
+    return Picture(
+        "latency",
+        title,
+        "ns",
+        begin,
+        end,
+        connections=scope.connections[:MOST_NAMED],
+        methods=scope.methods[:MOST_NAMED],
+    )
+
+
+__all__ = ["DRAWN_BY", "MOST_PICTURES", "WITHOUT_PICTURE", "Picture", "draw_pictures"]
