@@ -148,7 +148,7 @@ def remarks(analysis: Analysis) -> list[Finding]:
 
 def cost(finding: Finding) -> str:
     """Say what a finding costs, with its confidence and scope."""
-    text = describe_cost(finding)
+    text = describe_cost(finding, mark=code)
     text = text[0].upper() + text[1:]
     numbers = finding.scope.connections
     text += f". Confidence: {finding.confidence}. Connection{'s' * (len(numbers) != 1)} "

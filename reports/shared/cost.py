@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration
 
@@ -23,8 +25,8 @@ _TIMES = (("delay_ns", "connections delayed by {}"), ("setup_ns", "{} of connect
 """The same for time outside RPCs."""
 
 
-def describe_cost(finding: Finding, *, read: bool = True) -> str:
-    """Say what a finding costs; `read` says whether the RPCs could be read."""
+def describe_cost(finding: Finding, *, read: bool = True, mark: Callable[[str], str] = str) -> str:
+    """Say what a finding costs; `read` says whether the RPCs could be read, `mark` writes another finding's id."""
     if finding.lost_ns is not None and finding.share is not None:
         least = ">= " * finding.at_least
         return f"lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
@@ -34,5 +36,5 @@ def describe_cost(finding: Finding, *, read: bool = True) -> str:
         if isinstance(number := finding.metrics.get(name), int) and number
     ]
     parts += [text.format(duration(ns)) for name, text in _TIMES if isinstance(ns := finding.metrics.get(name), int)]
-    parts += [f"part of {finding.part_of}"] if finding.part_of else []
+    parts += [f"part of {mark(finding.part_of)}"] if finding.part_of else []
     return ", ".join(parts) or ("no latency cost measured" if read else "cost to the RPCs unknown")

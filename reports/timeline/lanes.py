@@ -12,9 +12,9 @@ from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
 from ...analyzer.views.events import SYN, Sequence, in_flight
 from ...analyzer.views.excerpt import Excerpt
 from ..shared.drawing import NARROW
-from .page import STYLES
+from .page import STYLES, wrapped
 
-LABEL = 26
+LABEL = 27
 """Columns in front of a lane."""
 FIGURES = 22
 """Columns after a lane."""
@@ -46,7 +46,7 @@ def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
         for lane in (*_list_packet_lanes(excerpt, side, room), *_list_stop_lanes(excerpt, events, side, room)):
             label, bars = f"  {lane.name}", (_draw_bars(lane.values), STYLES[side] if lane.sent else "dim")
             if width < NARROW:
-                lines += [Text(f"{label}: {lane.figures}"), Text.assemble("  ", bars)]
+                lines += [*wrapped(f"{label}: {lane.figures}", width, "    "), Text.assemble("  ", bars)]
             else:
                 lines.append(Text.assemble(f"{label:<{LABEL}}", bars, f" {lane.figures}"))
     return lines

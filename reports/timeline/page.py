@@ -173,9 +173,9 @@ class Page:
         peer = DIRECTIONS[1 - int(waits.direction[row])]
         windows = [("in flight", int(waits.in_flight_bytes[row]), -1)]
         windows += [("congestion window", int(waits.congestion_window_bytes[row]), -1)]
-        windows += [(f"{peer}'s receive window", int(waits.receive_window_bytes[row]), -1)]
-        windows += [("stream window", int(waits.stream_window_bytes[row]), WINDOW_NOT_KNOWN)]
-        windows += [("connection window", int(waits.connection_window_bytes[row]), WINDOW_NOT_KNOWN)]
+        windows += [(f"{peer}'s windows: receive", int(waits.receive_window_bytes[row]), -1)]
+        windows += [("stream", int(waits.stream_window_bytes[row]), WINDOW_NOT_KNOWN)]
+        windows += [("connection", int(waits.connection_window_bytes[row]), WINDOW_NOT_KNOWN)]
         released = int(waits.released_by_packet[row])
         path = f"stopped #{int(waits.stopped_at_packet[row])} -> "
         path += f"released by #{released} -> " if released else ""

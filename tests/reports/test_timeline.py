@@ -40,7 +40,7 @@ def test_a_reader_sees_the_congestion_window_of_a_call() -> None:
     """Ten segments leave, nothing for a round trip, an ACK, the rest: with the packets that tshark shows."""
     lines = drawn(RTT205, 3).splitlines()
     first = next(n for n, line in enumerate(lines) if "#45-54" in line)
-    told = " ".join(" ".join(lines[first : first + 7]).split())
+    told = " ".join(" ".join(lines[first : first + 8]).split())
     assert "HEADERS[3] DATA[3].. (10 packets, 14,080 B)" in told
     assert "BLOCKED 205 ms: congestion_window" in told
     assert "client still has to send 1,954 B; in flight 14,080, congestion window 14,080" in re.sub(
@@ -254,10 +254,10 @@ def test_lanes_say_what_packets_and_waits_do() -> None:
     text = timeline.render(part, width=160, limit=1)
     waits = part.tables.waits
     stops = waits.connection_window_bytes[(waits.connection_window_bytes >= 0) & (waits.direction == 0)]
-    lane = next(line for line in text.splitlines() if line.startswith("  connection, client"))
+    lane = next(line for line in text.splitlines() if line.startswith("  server connection window"))
     assert lane.endswith(f"{stops.min():,} to {stops.max():,} B")
     assert stops.min() == 0, "the window was at its end, as the finding says"
-    flight = next(line for line in text.splitlines() if line.startswith("  in flight, client"))
+    flight = next(line for line in text.splitlines() if line.startswith("  client in flight"))
     assert int(re.sub(r"\D", "", flight.split(" to ")[1])) >= 65_535
 
 
