@@ -9,14 +9,24 @@ from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import Finding, Remedy
-from ..analyzer.model.text import count, duration, size
+from ..analyzer.model.text import count, duration, size, utc
 from .shared import client, hops, two_captures
 from .shared.causes import explain_causes
+from .shared.cost import describe_cost
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import describe_selection
 from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
 from .shared.other_requests import describe_requests, describe_total, name_path
-from .shared.quality import format_span, list_flaws, list_implementations, list_not_judged, list_vantages, rank_cost
+from .shared.quality import (
+    format_begin,
+    format_round_trip,
+    format_span,
+    list_flaws,
+    list_implementations,
+    list_not_judged,
+    list_vantages,
+    rank_cost,
+)
 from .terminal import draw
 
 MOST_BYTES = 60_000
@@ -47,7 +57,7 @@ def render(analysis: Analysis, *, version: str = "") -> str:
         blocks.append(Block(f"These captures cannot be combined and are analysed one by one: {why}."))
     for one in (analysis, *(analysis.apart.analyses if analysis.apart else ())):
         blocks += _list_blocks(one)
-    blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times are relative to the first packet.</sub>"))
+    blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times count from the first packet.</sub>"))
     return fitting(blocks, MOST_BYTES, "the terminal and JSON reports have everything")
 
 
@@ -105,9 +115,9 @@ def capture(analysis: Analysis, *, place: bool = True) -> str:
     """Describe the capture: its size, its quality, and with `place` where it was taken."""
     facts, totals = analysis.capture, analysis.totals
     found = ", ".join(f"{n:,} {what}" for n, _, what in list_flaws(analysis)) or "nothing missing"
-    where = f" Captured at: {list_vantages(analysis)}." if place else ""
+    where = f" Capture point: {list_vantages(analysis)}." if place else ""
     return (
-        f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {format_span(analysis)} "
+        f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {format_span(analysis)}{format_begin(analysis)} "
         f"({', '.join(facts.link_types)}); {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
         f"{count(totals.messages, 'message')}. Quality of the capture: {found}.{where}"
     )
@@ -138,13 +148,8 @@ def remarks(analysis: Analysis) -> list[Finding]:
 
 def cost(finding: Finding) -> str:
     """Say what a finding costs, with its confidence and scope."""
-    if finding.lost_ns is not None and finding.share is not None:
-        least = ">= " * finding.at_least
-        text = f"Lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
-    elif finding.part_of:
-        text = f"Part of {code(finding.part_of)}"
-    else:
-        text = "No latency cost measured"
+    text = describe_cost(finding, mark=code)
+    text = text[0].upper() + text[1:]
     numbers = finding.scope.connections
     text += f". Confidence: {finding.confidence}. Connection{'s' * (len(numbers) != 1)} "
     text += listed([str(number) for number in numbers])
@@ -158,8 +163,9 @@ def listed(names: Sequence[str]) -> str:
 
 
 def seconds(analysis: Analysis, time_ns: int) -> str:
-    """Format a time in seconds after the first packet."""
-    return f"{(time_ns - (analysis.capture.first_time_ns or 0)) / 1e9:.6f}"
+    """Format a time in seconds after the first packet, and in UTC."""
+    first = analysis.capture.first_time_ns or 0
+    return f"{(time_ns - first) / 1e9:.6f} ({utc(time_ns, first)})"
 
 
 def _show_finding(number: int, finding: Finding, analysis: Analysis) -> str:
@@ -169,7 +175,7 @@ def _show_finding(number: int, finding: Finding, analysis: Analysis) -> str:
         f"### {number}. {code(finding.id)} ({finding.severity}): {sentence(finding.title, TITLE)}",
         f"{cost(finding)}.",
         sentence(finding.explanation),
-        table(("Packet", "Time (s)", "What it shows"), rows, right=(0, 1)),
+        table(("Packet", "Time (s, UTC)", "What it shows"), rows, right=(0, 1)),
     ]
     return "\n\n".join([*parts, *remedies(finding)])
 
@@ -240,7 +246,7 @@ def _show_connection(c: ConnectionFacts) -> list[str]:
         f"{code(c.client)} → {code(c.server)}{marks}",
         f"{c.rpcs:,}",
         f"{c.max_concurrent_rpcs:,}",
-        duration(c.min_rtt_ns),
+        format_round_trip(c),
         f"{c.packets_client + c.packets_server:,}",
         f"{c.retransmitted_packets:,}",
         " → ".join(names),

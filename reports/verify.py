@@ -15,7 +15,7 @@ from ..analyzer import _core
 from ..analyzer.model.text import count, safe
 from ..analyzer.verify.difference import Comparison, Difference
 from .analysis_json import encode, read_schema
-from .shared.drawing import draw, pair
+from .shared.drawing import BAD, CAUTION, GOOD, NOTE, draw, pair
 
 SCHEMA = "grpcdiag.verification/1"
 """Name and version of the structure."""
@@ -26,7 +26,7 @@ _RIGHT = {
     "both": "both are right",
     None: "undecided: the packets do not show who is right",
 }
-_STYLES = {"grpcdiag": "green", "wireshark": "yellow", "both": "cyan", None: "white"}
+_STYLES = {"grpcdiag": GOOD, "wireshark": CAUTION, "both": NOTE, None: ""}
 _PLURAL = {"status": "statuses"}
 
 _Kind = tuple[bool, str, str, str, bool]
@@ -98,11 +98,11 @@ def render(
 def _show_verdict(comparison: Comparison) -> Text:
     total, open_ = len(comparison.differences), comparison.unexplained
     if not total:
-        return Text("no difference", style="green")
+        return Text("no difference", style=GOOD)
     number = count(total, "difference")
     if not open_:
-        return Text(f"{number}, {'it is' if total == 1 else 'all'} explained", style="green")
-    return Text(f"{number}, {open_:,} unexplained", style="bold red")
+        return Text(f"{number}, {'it is' if total == 1 else 'all'} explained", style=GOOD)
+    return Text(f"{number}, {open_:,} unexplained", style=BAD)
 
 
 def _show_counts(comparison: Comparison) -> Table:
@@ -112,7 +112,7 @@ def _show_counts(comparison: Comparison) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for row in comparison.counts:
         apart = f"{row.ours - row.theirs:+,}" if row.ours != row.theirs else ""
-        table.add_row(row.name, f"{row.ours:,}", f"{row.theirs:,}", Text(apart, style="yellow"))
+        table.add_row(row.name, f"{row.ours:,}", f"{row.theirs:,}", Text(apart, style=CAUTION))
     return table
 
 
@@ -135,7 +135,7 @@ def _show_group(kind: _Kind, differences: list[Difference], limit: int) -> Rende
         head.append(f"  {why.rule}  ", style="not bold")
         head.append(_RIGHT[why.right], style=f"not bold {_STYLES[why.right]}")
     else:
-        head.append("  unexplained", style="bold red")
+        head.append("  unexplained", style=BAD)
     shown = differences[:limit] if limit else differences
     table = pair(((f" #{one.packet}", _show_difference(one)) for one in shown), justify="right")
     left = len(differences) - len(shown)

@@ -14,7 +14,7 @@ from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
-from ..tables import NO_AGENT, Codes, Counts, Ints, Mask, Shorts, Tables
+from ..tables import NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, milliseconds, severity
 from ._software import is_of, recognise_end
@@ -277,15 +277,35 @@ def began(tables: Tables, rpc: int) -> Evidence:
 
 
 def ended(tables: Tables, rpc: int, what: str) -> Evidence:
-    """Show the packet with which an RPC ended, with its duration."""
+    """Show the packet that ended an RPC, and when."""
     rpcs = tables.rpcs
-    duration = int(rpcs.duration_ns[rpc])
-    end = int(rpcs.start_time_ns[rpc]) + duration
+    packet, time = _find_end(tables, rpc)
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
-    packet = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
+    after = milliseconds(time - int(rpcs.start_time_ns[rpc]))
     text = error_text(tables, rpc)
     said = f': "{text}"' if text else ""
-    return Evidence(packet, end, f"{what}, {milliseconds(duration)} after the RPC began ({where}){said}")
+    return Evidence(packet, time, f"{what}, {after} after the RPC began ({where}){said}")
+
+
+def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
+    """Find the packet that ended an RPC, and its time.
+
+    It is the RPC's last packet, the response's HEADERS for an HTTP status, or the first FIN or RST of the side that
+    closed the connection.
+    """
+    rpcs, failures, closings = tables.rpcs, tables.failures, tables.closings
+    begin, source = int(rpcs.start_time_ns[rpc]), int(rpcs.status_source[rpc])
+    places: list[tuple[int, int]] = []
+    if source == HTTP_STATUS:
+        rows = np.flatnonzero((failures.rpc == rpc) & (failures.foreign == 1) & (failures.headers_packet > 0))
+        places = [(int(failures.headers_packet[row]), int(failures.headers_time_ns[row])) for row in rows[:1]]
+    elif source == CONNECTION or rpcs.status[rpc] == NOT_SEEN:
+        connection = int(rpcs.connection[rpc])
+        closes = (closings.connection == connection) & (closings.time_ns >= begin)
+        rows = np.flatnonzero(closes & (closings.direction == tables.connections.closed_by[connection]))
+        places = [(int(closings.packet[row]), int(closings.time_ns[row])) for row in rows[:1]]
+    last = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
+    return places[0] if places else (last, begin + int(rpcs.duration_ns[rpc]))
 
 
 def error_text(tables: Tables, rpc: int) -> str | None:

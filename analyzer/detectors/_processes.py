@@ -70,7 +70,7 @@ def measure_waits(found: Processes, tables: Tables, direction: int, parts: Seque
     ns = acts.parts[:, [PARTS.index(part) for part in parts]].sum(axis=1) * chosen
     own = sum(method.budget[CAUSES.index(DIRECTIONS[direction])] for method in tables.methods)
     lost, idle = min(total_ns(ns[acts.idle == 0]), int(own)), total_ns(ns[acts.idle > 0])
-    rows = np.unique(acts.connection[chosen]).astype(np.int64)
+    rows = _shared.distinct(acts.connection[chosen])
     active = total_ns(_turns.measure_turns(tables, rows).active_ns) + total_ns(tables.turns.pause_ns[rows])
     weight = max(_shared.share_of_time(tables, lost), idle / max(active, 1))
     return Waited(direction, chosen, ns, found.sum_parts(chosen), lost, idle, weight)
@@ -87,7 +87,7 @@ def find_longest(tables: Tables, parts: Sequence[str], limits: WaitLimits, share
 
 def list_connections(found: Processes, waited: Waited) -> tuple[int, ...]:
     """List the connections on which the side waited."""
-    return tuple(np.unique(found.acts.connection[waited.ns > 0]).tolist())
+    return tuple(_shared.distinct(found.acts.connection[waited.ns > 0]).tolist())
 
 
 def rate_confidence(tables: Tables, waited: Waited) -> Confidence:

@@ -119,7 +119,7 @@ def show_interval(tables: Tables, row: int, stopped: str, released: str, resumed
     """Yield the packets of one blocked interval; the one that ended it only where it was captured."""
     waits = tables.waits
     start, duration = int(waits.start_time_ns[row]), int(waits.duration_ns[row])
-    yield Evidence(int(waits.stopped_at_packet[row]), start, stopped)
+    yield Evidence(int(waits.stopped_at_packet[row]), int(waits.stopped_time_ns[row]), stopped)
     if waits.released_by_packet[row] and int(waits.released_time_ns[row]) >= start:
         yield Evidence(int(waits.released_by_packet[row]), int(waits.released_time_ns[row]), released)
     yield Evidence(int(waits.resumed_at_packet[row]), start + duration, resumed)

@@ -195,12 +195,17 @@ def show_gaps(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
         start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
         yield Evidence(
             int(idles.before_packet[one]),
-            start,
-            "the last outstanding response: the client can have it here, nothing is in flight and no RPC waits for the "
-            "server",
+            int(idles.before_time_ns[one]),
+            "the last outstanding response: nothing is in flight and no RPC waits for the server"
+            + _describe_way(start - int(idles.before_time_ns[one])),
         )
         yield Evidence(
             int(idles.after_packet[one]),
             start + length,
             f"the client's next request, {_shared.milliseconds(length)} later",
         )
+
+
+def _describe_way(ns: int) -> str:
+    """Say how far the capture point is from the client, which a gap does not include."""
+    return f"; {_shared.milliseconds(ns)} later the client can have it" if ns else ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+_DAY_NS = 86_400_000_000_000
 
 
 def safe(text: str) -> str:
@@ -17,6 +20,14 @@ def duration(ns: float | None) -> str:
     if ns is None:
         return "-"
     return _format_with_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
+
+
+def utc(ns: int, day_of: int | None = None) -> str:
+    """Format a time since the epoch: `2026-11-21 02:19:02.273847`; without its date if `day_of` is on the same day."""
+    text = str(datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(microseconds=ns // 1000))
+    text += "" if "." in text else ".000000"
+    same = day_of is not None and ns // _DAY_NS == day_of // _DAY_NS
+    return text.partition(" ")[2] if same else text
 
 
 def size(count: float) -> str:

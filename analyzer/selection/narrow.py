@@ -17,7 +17,7 @@ from .methods import methods
 from .part import part
 from .reading import Mask, Read, read
 from .rpcs import NAMED, select_other_requests, select_rpcs, select_without_rpcs
-from .selection import Selection
+from .selection import Selection, after_first
 
 __all__ = ["Part", "Read", "narrow", "read", "select_rpcs"]
 
@@ -80,12 +80,12 @@ def narrow(tables: Tables, seen: Read, chosen: Selection, calls: Ints | None = N
 def _describe_selection(
     tables: Tables, mine: Mask, once: Mask, chosen: Selection, in_part: tuple[int, ...]
 ) -> Narrowed:
-    rpcs = tables.rpcs
+    rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
     return Narrowed(
         connections=chosen.connections or None,
         method=chosen.method,
-        from_ns=chosen.from_ns,
-        to_ns=chosen.to_ns,
+        from_ns=None if chosen.begin is None else after_first(chosen.begin, first),
+        to_ns=None if chosen.end is None else after_first(chosen.end, first),
         trace_id=None if chosen.trace is None else f"{chosen.trace:032x}",
         rpcs=int(mine.sum()),
         of_rpcs=int(once.sum()),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..decode.errors import NarrowError
+from ..model.text import utc
 from ..tables import Ints, Tables
 from .reading import Mask
-from .selection import Selection, matches
+from .selection import Selection, after_first, matches
 
 NAMED = 10
 """Methods or connections that a message names at most."""
@@ -29,14 +30,19 @@ def select_rpcs(tables: Tables, chosen: Selection, calls: Ints | None = None) ->
         mine &= np.isin(rpcs.method, _find_methods(tables, chosen.method))
     if chosen.trace is not None:
         mine &= _mark_trace(tables, chosen.trace)
-    if chosen.from_ns is not None:
-        mine &= rpcs.start_time_ns >= first + chosen.from_ns
-    if chosen.to_ns is not None:
-        mine &= rpcs.start_time_ns <= first + chosen.to_ns
+    mine &= _mark_time(rpcs.start_time_ns, first, chosen)
     mine = mine if calls is None else mine[calls]
     if not mine.any():
         raise NarrowError(_explain_none(tables, chosen))
     return mine
+
+
+def _mark_time(times: Ints, first_ns: int, chosen: Selection) -> Mask:
+    """Mark times in the selected range."""
+    meant = np.ones(len(times), dtype=np.bool_)
+    if chosen.begin is not None:
+        meant &= times >= first_ns + after_first(chosen.begin, first_ns)
+    return meant & (times <= first_ns + after_first(chosen.end, first_ns)) if chosen.end is not None else meant
 
 
 def _mark_trace(tables: Tables, trace: int) -> Mask:
@@ -55,7 +61,8 @@ _LOW = (1 << 64) - 1
 
 def _explain_none(tables: Tables, chosen: Selection) -> str:
     starts = tables.rpcs.start_time_ns - (tables.capture["first_time_ns"] or 0)
-    span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s of the capture"
+    begin, end = (utc(int(time)) for time in (tables.rpcs.start_time_ns.min(), tables.rpcs.start_time_ns.max()))
+    span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s ({begin} to {end} UTC)"
     return f"none of {len(starts):,} RPCs is selected; {span}"
 
 
@@ -72,19 +79,11 @@ def _find_methods(tables: Tables, pattern: str) -> list[int]:
 
 def select_other_requests(tables: Tables, chosen: Selection) -> Mask:
     """Mark requests that are no RPCs and begin in the selected time."""
-    starts = tables.other_requests.start_time_ns - (tables.capture["first_time_ns"] or 0)
-    meant = np.ones(len(starts), dtype=np.bool_)
-    if chosen.from_ns is not None:
-        meant &= starts >= chosen.from_ns
-    return meant & (starts <= chosen.to_ns) if chosen.to_ns is not None else meant
+    return _mark_time(tables.other_requests.start_time_ns, tables.capture["first_time_ns"] or 0, chosen)
 
 
 def select_without_rpcs(tables: Tables, chosen: Selection) -> Mask:
     """Mark selected connections without RPCs: they open in the selected time."""
-    first, opened = tables.capture["first_time_ns"] or 0, tables.connections.first_time_ns
-    meant = np.ones(len(opened), dtype=np.bool_)
-    if chosen.connections:
-        meant &= np.isin(np.arange(len(opened)), chosen.connections)
-    if chosen.from_ns is not None:
-        meant &= opened >= first + chosen.from_ns
-    return meant & (opened <= first + chosen.to_ns) if chosen.to_ns is not None else meant
+    opened = tables.connections.first_time_ns
+    meant = _mark_time(opened, tables.capture["first_time_ns"] or 0, chosen)
+    return meant & np.isin(np.arange(len(opened)), chosen.connections) if chosen.connections else meant

@@ -138,7 +138,8 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
     known = "bytes are missing from the capture"
     for kind, times in zip(tables.problem_kinds, tables.problem_counts, strict=True):
         if kind != known:
-            yield f"{times:,} x {kind}{_find_first_place(tables, kind)}"
+            times_said = "once" if times == 1 else f"{times:,} times"
+            yield f"{kind}: {times_said}{_find_first_place(tables, kind)}"
 
 
 def _list_clock_steps(tables: Tables) -> Iterator[str]:
@@ -153,7 +154,7 @@ def _list_clock_steps(tables: Tables) -> Iterator[str]:
 
 def _find_first_place(tables: Tables, kind: str) -> str:
     rows = np.flatnonzero(tables.problems.kind == tables.problem_kinds.index(kind))
-    return f" (first at packet {int(tables.problems.packet[rows[0]]):,})" if len(rows) else ""
+    return f", first at packet {int(tables.problems.packet[rows[0]]):,}" if len(rows) else ""
 
 
 def totals(tables: Tables) -> Totals:

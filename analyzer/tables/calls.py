@@ -85,6 +85,8 @@ class Failures(Struct, frozen=True, eq=False):
     silence_ns: Annotated[Ints, "longest time without a packet of its stream"]
     silence_from_packet: Annotated[Counts, "last packet before it"]
     silence_to_packet: Annotated[Counts, "packet that ended it"]
+    headers_packet: Annotated[Counts, "packet with the end of the last header block of its response, 0 for none"]
+    headers_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class OpenRpcs(Struct, frozen=True, eq=False):

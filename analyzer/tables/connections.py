@@ -123,6 +123,11 @@ class Directions(Struct, frozen=True, eq=False):
     dense_last_packet: Annotated[Counts, "the last of them"]
     dense_first_time_ns: Annotated[Ints, "time of the first"]
     dense_last_time_ns: Annotated[Ints, "time of the last"]
+    dense_updates: Annotated[Counts, "most packets in a second of the clock that carried WINDOW_UPDATE and no data"]
+    dense_update_first_packet: Annotated[Counts, "the first of them"]
+    dense_update_last_packet: Annotated[Counts, "the last of them"]
+    dense_update_first_time_ns: Annotated[Ints, "time of the first"]
+    dense_update_last_time_ns: Annotated[Ints, "time of the last"]
     bdp_pings: Annotated[Counts, "BDP probes, by their payload"]
     keepalive_pings: Annotated[Counts, "keepalive PINGs, by their payload"]
     drain_pings: Annotated[Counts, "PINGs of a graceful shutdown, by their payload"]
@@ -243,6 +248,7 @@ class Idles(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "beginning of the last one: when the client can have the last response"]
     duration_ns: Annotated[Ints, "length of the last one"]
     before_packet: Annotated[Counts, "packet that completed the last outstanding response"]
+    before_time_ns: Annotated[Ints, "time of that packet"]
     after_packet: Annotated[Counts, "the client's next request packet"]
 
 

@@ -33,6 +33,7 @@ class Waits(Struct, frozen=True, eq=False):
     stream_window_size_bytes: Annotated[Ints, "size of the stream's window, as the peer's SETTINGS say"]
     connection_window_size_bytes: Annotated[Ints, "size of the connection's window: the largest so far"]
     stopped_at_packet: Annotated[Counts, "packet with the last bytes before the stop"]
+    stopped_time_ns: Annotated[Ints, "time of that packet: `start_time_ns`, or earlier if other causes came first"]
     released_by_packet: Annotated[Counts, "the ACK right before the sender resumed, 0 for none"]
     resumed_at_packet: Annotated[Counts, "packet with the next bytes"]
     released_time_ns: Annotated[Ints, "time of that ACK"]

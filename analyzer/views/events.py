@@ -47,6 +47,7 @@ SYN, FIN, RST, ACK = 2, 1, 4, 16
 """TCP flags (RFC 9293 section 3.1)."""
 RETRANSMISSION = _core.PACKET_NOTES.index("retransmission")
 """`Packets.note` of a packet with bytes sent before."""
+_LOSS_RECOVERY = _core.CAUSES.index("loss_recovery")
 _DUPLICATE = _core.PACKET_NOTES.index("duplicate")
 _DATA_OR_HEADERS = 1 << _core.FRAME_TYPES.index("DATA") | 1 << _core.FRAME_TYPES.index("HEADERS")
 _KINDS = len(_core.FRAME_TYPES) + 1
@@ -178,14 +179,16 @@ def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
 def _waits(excerpt: Excerpt, shortest_ns: int, share: float) -> tuple[Ints, Ints]:
     """Find the rows of blocked intervals to draw, and of those that are too short.
 
-    For an RPC's excerpt, they include those of other streams that last at least `share` of its time.
+    For an RPC's excerpt, they include those of other streams that last at least `share` of its time, of its causes.
     """
     waits = excerpt.tables.waits
     mine = waits.connection == excerpt.connection
     if excerpt.stream is not None:
         own = waits.stream == excerpt.stream
-        if excerpt.rpc is not None:  # a blocked stream may block others behind it
-            own |= waits.duration_ns >= share * (excerpt.end_ns - excerpt.start_ns)
+        if excerpt.rpc is not None:  # a blocked stream may block others behind it, for the same cause
+            causes = np.flatnonzero(excerpt.tables.rpc_budgets[excerpt.rpc] > 0)
+            long = waits.duration_ns >= share * (excerpt.end_ns - excerpt.start_ns)
+            own |= long & np.isin(waits.cause, causes)
         mine &= own
     mine &= (waits.start_time_ns <= excerpt.end_ns) & (waits.start_time_ns + waits.duration_ns >= excerpt.start_ns)
     short = mine & (waits.duration_ns < shortest_ns)
@@ -205,7 +208,10 @@ def _span(excerpt: Excerpt, rows: Ints) -> tuple[Ints, Ints]:
 
 
 def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
-    """Find the packets to draw: with payload, SYN, FIN or RST; if the excerpt has one stream, with its frames."""
+    """Find the packets to draw: with payload, SYN, FIN or RST; if the excerpt has one stream, with its frames.
+
+    For an RPC that waited for lost packets, they include all retransmissions: TCP delivers bytes in order.
+    """
     packets = excerpt.packets
     drawn = (packets.payload_bytes > 0) & (packets.note != _DUPLICATE)
     if excerpt.stream is None:
@@ -216,6 +222,8 @@ def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
         at = np.searchsorted(first, packets.packet, side="right") - 1
         within = (at >= 0) & (last[at] >= packets.packet) if len(rows) else np.zeros(len(mine), dtype=bool)
         drawn &= ~mine | within
+    if excerpt.rpc is not None and excerpt.tables.rpc_budgets[excerpt.rpc, _LOSS_RECOVERY] > 0:
+        drawn |= packets.note == RETRANSMISSION
     return np.flatnonzero(drawn)
 
 

@@ -14,7 +14,7 @@ from ..decode.errors import NoGrpcError
 from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run
 from ..selection.narrow import select_rpcs
-from ..selection.selection import Selection
+from ..selection.selection import Moment, Selection, after_first
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Ints, Packets, Tables, tables_of
 
@@ -73,9 +73,9 @@ class _Kept:
 class _Filter:
     """Selects rows piece by piece, with some slack, because the exact range is known only at the end."""
 
-    def __init__(self, connection: int, stream: int | None, from_ns: int | None, to_ns: int | None) -> None:
+    def __init__(self, connection: int, stream: int | None, begin: Moment | None, end: Moment | None) -> None:
         self.connection, self.stream = connection, stream
-        self.from_ns, self.to_ns = from_ns, to_ns
+        self.begin, self.end = begin, end
         self.first_ns: int | None = None
         self.streams = np.zeros(0, dtype=np.int64)
         self.frames, self.packets = _Kept(Frames), _Kept(Packets)
@@ -97,10 +97,10 @@ class _Filter:
         mask: _Mask = columns["connection"] == self.connection
         if self.first_ns is None or self.first_ns < 0:
             return mask
-        if self.from_ns is not None:
-            mask &= columns[last] >= self.first_ns + self.from_ns - _SLACK_NS
-        if self.to_ns is not None:
-            mask &= columns[first] <= self.first_ns + self.to_ns + _SLACK_NS
+        if self.begin is not None:
+            mask &= columns[last] >= self.first_ns + after_first(self.begin, self.first_ns) - _SLACK_NS
+        if self.end is not None:
+            mask &= columns[first] <= self.first_ns + after_first(self.end, self.first_ns) + _SLACK_NS
         return mask
 
 
@@ -109,16 +109,13 @@ def excerpt(
     connection: int,
     *,
     stream: int | None = None,
-    from_ns: int | None = None,
-    to_ns: int | None = None,
+    begin: Moment | None = None,
+    end: Moment | None = None,
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> Excerpt:
-    """Read a capture once and keep one connection; `from_ns` and `to_ns` are relative to the first packet.
-
-    Raises CaptureError.
-    """
-    wanted = _Filter(connection, stream, from_ns, to_ns)
+    """Read a capture once and keep one connection. Raises CaptureError."""
+    wanted = _Filter(connection, stream, begin, end)
     tables = _read(paths, [wanted], progress, how)
     return _within(tables, wanted, None)
 
@@ -169,8 +166,8 @@ def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress |
 
 def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:
     first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
-    start = first if wanted.from_ns is None else first + wanted.from_ns
-    end = last if wanted.to_ns is None else first + wanted.to_ns
+    start = first if wanted.begin is None else first + after_first(wanted.begin, first)
+    end = last if wanted.end is None else first + after_first(wanted.end, first)
     frames = wanted.frames.table(Frames, _columns(tables.frames))
     packets = wanted.packets.table(Packets, _columns(tables.packets))
     return Excerpt(

@@ -88,7 +88,7 @@ def collect_evidence(paths: Sequence[str], analysis: Analysis, **how: Unpack[Dec
     finding, (connection, stream, begin, end) = _place(analysis, packets, tables)
     first = analysis.capture.first_time_ns or 0
     span = max(begin - first, 0), max(end - first, 0)
-    part = excerpt(paths, connection, stream=stream, from_ns=span[0], to_ns=span[1], **how)
+    part = excerpt(paths, connection, stream=stream, begin=span[0], end=span[1], **how)
     return IssueEvidence(packets=packets, work=_work(tables), example=part, of=finding.id if finding else None)
 
 

@@ -257,7 +257,7 @@ def _show_packets(contents: Contents, finding: Finding) -> str:
         time = markdown.seconds(contents.analysis, item.time_ns)
         facts = contents.evidence.packets.get(item.packet)
         rows.append((str(item.packet), time, *_describe_packet(facts), prose(item.what, markdown.WHAT)))
-    drawn = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
+    drawn = table(("No.", "Time (s, UTC)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
     rest, more = "" if "json" in contents.without else " in `analysis.json`", len(finding.evidence) - len(shown)
     drawn += f"\n\n... and {count(more, 'more packet')}{rest}" if more > 0 else ""
     return f"Packets{'' if 'capture' in contents.without else f' of `{contents.capture}`'} that show it:\n\n{drawn}"

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.text import count, duration, safe
-from ..shared.drawing import CAUSE_STYLES, SEVERITY_STYLES, draw, pair
+from ..shared.drawing import BAD, CAUSE_STYLES, GOOD, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run
@@ -35,10 +35,10 @@ MOST_DIFFERENCES = 8
 TITLE_COLUMNS, CELL_COLUMNS = 34, 11
 """Columns for the titles of figures, and for the values of each capture."""
 _CHANGES = {
-    "appears": ("appears", "red"),
-    "grows": ("grows", "red"),
-    "vanishes": ("vanishes", "green"),
-    "shrinks": ("shrinks", "green"),
+    "appears": ("appears", BAD),
+    "grows": ("grows", BAD),
+    "vanishes": ("vanishes", GOOD),
+    "shrinks": ("shrinks", GOOD),
     "stays": ("stays", "dim"),
 }
 
@@ -190,7 +190,7 @@ def _show_outcomes(c: Comparison) -> Table:
         table.add_column(no_wrap=no_wrap, overflow="fold")
     table.add_row(Text("--fail-on", style="bold"))
     for outcome in c.outcomes:
-        word = Text("met", style="bold red") if outcome.met else Text("not met", style="green")
+        word = Text("met", style=BAD) if outcome.met else Text("not met", style=GOOD)
         table.add_row(f"  {safe(outcome.rule)}", word, f"{outcome.run}: {safe(outcome.text)}")
     return table
 

@@ -12,6 +12,7 @@ from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, safe
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
+from ..shared.cost import describe_cost
 from ..shared.quality import find_main, list_flaws, list_not_judged, rank_cost
 
 MOST_TEXT = 4_000
@@ -119,7 +120,7 @@ def cost(finding: Finding) -> str:
     if finding.lost_ns is not None and finding.share is not None:
         least = ">= " * finding.at_least
         return f"lost {least}{duration(finding.lost_ns)}, {least}{percent(finding.share)} of RPC time"
-    return f"part of {finding.part_of}" if finding.part_of else "no latency cost measured"
+    return describe_cost(finding)
 
 
 def scope(finding: Finding) -> str:

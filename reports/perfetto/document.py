@@ -28,6 +28,7 @@ from ...analyzer.tables import (
     Ints,
 )
 from ...analyzer.views.trace_data import FLIGHT, WINDOW, TraceData
+from ..shared.quality import PLACES, format_round_trip
 from .writer import Value, Writer
 
 OWN_TRACKS = 50
@@ -401,8 +402,8 @@ def _describe_finding(finding: Finding) -> dict[str, Value]:
 
 def _describe_connection(fact: ConnectionFacts) -> str:
     ends = f"{fact.client_implementation or 'client'} -> {fact.server_implementation or 'server'}"
-    seen = f"{count(fact.rpcs, 'RPC')}; smallest round trip {duration(fact.min_rtt_ns)}; captured at: {fact.vantage}"
-    return f"{ends}; {seen}"
+    seen = f"{count(fact.rpcs, 'RPC')}; smallest round trip {format_round_trip(fact)}"
+    return f"{ends}; {seen}; capture point: {PLACES[fact.vantage]}"
 
 
 def _find_earliest(analysis: Analysis, trace: TraceData) -> int:

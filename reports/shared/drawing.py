@@ -12,30 +12,32 @@ from rich.text import Text
 from ...analyzer.model.budget import SPLIT
 from ...analyzer.model.text import count
 
+# All colours are of the fixed 256, with a contrast of 3 or more to black and to white (WCAG 2.2, 1.4.11).
 CAUSE_STYLES = {
-    "client": "cyan",
-    "server": "blue",
+    "client": "color(30)",
+    "server": "color(33)",
     "network": "default",
     "network_up": "default",
     "network_down": "default",
-    "transmission": "green",
-    "congestion_window": "red",
-    "receive_window": "magenta",
-    "stream_window": "yellow",
-    "connection_window": "bright_blue",
-    "loss_recovery": "bright_red",
-    "delayed_ack": "bright_magenta",
-    "head_of_line": "bright_cyan",
-    "network_queue": "bright_yellow",
-    "peer_unreachable": "bold magenta",
-    "proxy": "bold yellow",
-    "capture_gap": "bright_black",
-    "unexplained": "bright_black",
+    "transmission": "color(28)",
+    "congestion_window": "color(160)",
+    "receive_window": "color(127)",
+    "stream_window": "color(136)",
+    "connection_window": "color(63)",
+    "loss_recovery": "color(197)",
+    "delayed_ack": "color(169)",
+    "head_of_line": "color(67)",
+    "network_queue": "color(166)",
+    "peer_unreachable": "bold color(134)",
+    "proxy": "bold color(130)",
+    "capture_gap": "color(243)",
+    "unexplained": "color(243)",
 }
 CAUSE_STYLES |= {cause: CAUSE_STYLES[cause.partition(".")[0]] for cause in SPLIT}
-"""Colours of causes in bars, visible on dark and on light; the words beside the bars carry the meaning."""
+"""Colours of causes in bars; the words beside the bars carry the meaning."""
 
-SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+GOOD, NOTE, CAUTION, BAD = "color(28)", "color(31)", "color(136)", "bold color(160)"
+SEVERITY_STYLES = {"info": NOTE, "warning": CAUTION, "critical": BAD}
 """Colours of severities."""
 
 LEAST_WIDTH = 40
@@ -51,7 +53,7 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
         file=out,
         width=width,
         force_terminal=colour,
-        color_system="standard" if colour else None,
+        color_system="256" if colour else None,
         no_color=not colour,  # not as the environment says
         highlight=False,
         emoji=False,

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.finding import SEVERITIES, Finding
-from ...analyzer.model.text import duration
+from ...analyzer.model.text import duration, utc
+
+PLACES = {
+    "client": "at the client",
+    "server": "at the server",
+    "middle": "between client and server",
+    "unknown": "unknown",
+}
+"""Where a connection was captured."""
 
 
 def find_main(analysis: Analysis) -> Finding | None:
@@ -31,8 +39,8 @@ def list_flaws(analysis: Analysis) -> list[tuple[int, str, str]]:
 
 
 def list_vantages(analysis: Analysis) -> str:
-    """List where the capture was taken."""
-    return ", ".join(sorted({connection.vantage for connection in analysis.connections}))
+    """List where the capture was taken: `at the client`."""
+    return ", ".join(sorted({PLACES[connection.vantage] for connection in analysis.connections})) or "unknown"
 
 
 def format_span(analysis: Analysis) -> str:
@@ -41,12 +49,23 @@ def format_span(analysis: Analysis) -> str:
     return duration(last - first) if first is not None and last is not None else "-"
 
 
+def format_begin(analysis: Analysis) -> str:
+    """Format when the capture begins: ` from 2026-11-21 02:19:02.273847 UTC`; empty without packets."""
+    first = analysis.capture.first_time_ns
+    return "" if first is None else f" from {utc(first)} UTC"
+
+
 def list_not_judged(analysis: Analysis) -> Iterator[tuple[Sequence[str], str]]:
     """List the findings that the capture cannot decide, grouped by reason."""
     reasons: dict[str, dict[str, None]] = {}
     for skipped in analysis.skipped:
         reasons.setdefault(skipped.reason, {})[skipped.id] = None
     yield from ((tuple(ids), reason) for reason, ids in reasons.items())
+
+
+def format_round_trip(c: ConnectionFacts) -> str:
+    """Format the smallest round trip; without a handshake a delayed ACK may be in it, so it is an upper bound."""
+    return ("at most " if c.min_rtt_ns and c.handshake_rtt_ns is None else "") + duration(c.min_rtt_ns)
 
 
 def list_implementations(c: ConnectionFacts) -> tuple[tuple[str | None, bool], tuple[str | None, bool]]:

@@ -8,7 +8,7 @@ import polars as pl
 from msgspec import Struct
 
 from ...analyzer.decode.runner import Origin
-from ...analyzer.selection.selection import matches
+from ...analyzer.selection.selection import Moment, after_first, matches
 from .headings import TIMES, VIEWS
 
 ALL = "all"
@@ -39,9 +39,9 @@ class Choice(Struct, frozen=True, kw_only=True):
     statuses: tuple[str, ...] = ()
     """Names of statuses; `NOT_SEEN` for those not in the capture, `FAILED` for all but OK."""
     trace: int | None = None
-    from_ns: int | None = None
-    """Rows that begin then or later, after the capture's first packet."""
-    to_ns: int | None = None
+    begin: Moment | None = None
+    """Rows that begin then or later."""
+    end: Moment | None = None
     """Rows that begin then or earlier."""
 
 
@@ -93,7 +93,10 @@ class Chosen:
     def _find_first(self, pieces: Sequence[pl.DataFrame], by: str, most: int) -> pl.DataFrame:
         rows = pl.concat(pieces)
         key = find_column(rows, self._table, by.removeprefix("-"))
-        if isinstance(rows.select(key).dtypes[0], pl.Enum):
+        kind = rows.select(key).dtypes[0]
+        if kind == pl.Struct:
+            raise ChoiceError("rows cannot be sorted by all causes: name one, such as budget_server")
+        if isinstance(kind, pl.Enum):
             key = key.cast(pl.String)
         return rows.sort(key, descending=by.startswith("-"), nulls_last=True, maintain_order=True).head(most)
 
@@ -116,10 +119,10 @@ def list_conditions(piece: pl.DataFrame, table: str, choice: Choice, origin: Ori
     if choice.trace is not None:
         conditions.append(pl.col("trace_id") == f"{choice.trace:032x}")
     time = pl.col(TIMES[table]).fill_null(origin.time_ns)  # connections and RPCs that began before the capture
-    if choice.from_ns is not None:
-        conditions.append(time >= origin.time_ns + choice.from_ns)
-    if choice.to_ns is not None:
-        conditions.append(time <= origin.time_ns + choice.to_ns)
+    if choice.begin is not None:
+        conditions.append(time >= origin.time_ns + after_first(choice.begin, origin.time_ns))
+    if choice.end is not None:
+        conditions.append(time <= origin.time_ns + after_first(choice.end, origin.time_ns))
     return conditions
 
 

@@ -14,7 +14,7 @@ from rich.style import Style
 from ...analyzer.decode.runner import Origin
 from ...analyzer.model.text import duration
 from ..shared.drawing import CAUSE_STYLES
-from .choose import Choice, select_columns
+from .choose import ALL, Choice, select_columns
 from .headings import VIEWS, View
 
 BAR = 10
@@ -71,7 +71,8 @@ class Glance:
     def make_cells(self, piece: pl.DataFrame) -> Cells:
         """Make the cells of a piece. Raises ChoiceError."""
         if self._choice.columns:
-            columns = _flatten_budget(select_columns(piece, self._table, self._choice.columns)).get_columns()
+            chosen = select_columns(piece, self._table, self._choice.columns)
+            columns = (_flatten_budget(chosen) if ALL in self._choice.columns else _name_bar(chosen)).get_columns()
         else:
             columns = [piece[name].alias(heading) for heading, name in self._view.columns.items()]
         cells = Cells([column.name for column in columns], [self._format(one) for one in columns], _align(columns))
@@ -146,6 +147,10 @@ def _flatten_budget(piece: pl.DataFrame) -> pl.DataFrame:
     return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")
 
 
+def _name_bar(piece: pl.DataFrame) -> pl.DataFrame:
+    return piece.rename({"budget": "causes"}, strict=False)
+
+
 def _align(columns: Iterable[pl.Series]) -> list[bool]:
     return [column.dtype in (pl.String, pl.Enum, pl.Categorical, pl.Struct) for column in columns]
 
@@ -184,5 +189,5 @@ def _take(text: Iterable[str], width: int) -> str:
 
 def _colour(bar: str) -> str:
     styles = {letter: Style.parse(f"{_STYLES[letter]} reverse") for letter in bar}
-    parts = (styles[letter].render("".join(some), color_system=ColorSystem.STANDARD) for letter, some in groupby(bar))
+    parts = (styles[letter].render("".join(some), color_system=ColorSystem.EIGHT_BIT) for letter, some in groupby(bar))
     return "".join(parts)

@@ -8,11 +8,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..terminal import draw
+from ..shared.drawing import BAD, GOOD, draw
 
 MARKS: dict[bool | None, tuple[str, str]] = {
-    True: ("yes", "green"),
-    False: ("NO", "bold red"),
+    True: ("yes", GOOD),
+    False: ("NO", BAD),
     None: ("", ""),
 }
 """Word and colour of an expectation that was met, one that was not, and a plain statement."""

@@ -19,9 +19,9 @@ from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, safe, size
 from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import explain_causes
-from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
+from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
-from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
+from ..shared.quality import find_main, format_begin, format_span, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
 
@@ -156,9 +156,9 @@ def _show_capture(analysis: Analysis) -> Text:
     names = safe(analysis.files[0]) + (f" and {len(analysis.files) - 1} more" if len(analysis.files) > 1 else "")
     line = Text(names, style="bold")
     line.append(
-        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}, "
-        f"{'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
-        f"{count(totals.messages, 'message')}",
+        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}"
+        f"{format_begin(analysis)}, {'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, "
+        f"{count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}",
         style="not bold",
     )
     return line
@@ -167,8 +167,8 @@ def _show_capture(analysis: Analysis) -> Text:
 def _show_quality(analysis: Analysis) -> Text:
     found = [f"{n:,} {what}" for n, _, what in list_flaws(analysis)]
     line = Text("quality: ", style="dim")
-    line.append(", ".join(found) or "nothing missing", style="yellow" if found else "green")
-    line.append(f"; captured at: {list_vantages(analysis)}", style="dim")
+    line.append(", ".join(found) or "nothing missing", style=CAUTION if found else GOOD)
+    line.append(f"; capture point: {list_vantages(analysis)}", style="dim")
     if analysis.quality.warnings:
         line.append(f"; {count(len(analysis.quality.warnings), 'note')}", style="dim")
     if len(analysis.files) > 1 and not analysis.ends:
@@ -213,7 +213,7 @@ def _show_selection(narrowed: Narrowed) -> Text:
 
 def _show_verdict(analysis: Analysis) -> Panel:
     finding = find_main(analysis)
-    style = SEVERITY_STYLES[finding.severity] if finding else "green"
+    style = SEVERITY_STYLES[finding.severity] if finding else GOOD
     text = Text(safe(analysis.verdict.text))
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
 

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.finding import Evidence, Finding, Remedy
-from ...analyzer.model.text import count, duration, packet_filter, safe
+from ...analyzer.model.text import count, duration, packet_filter, safe, utc
+from ..shared.cost import describe_cost
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
 from ..shared.quality import find_main, rank_cost
 
@@ -98,16 +99,7 @@ def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) 
 
 def _show_cost(finding: Finding, read: bool) -> Text:
     """Say what a finding costs, with its confidence and scope; `read` says whether the RPCs could be read."""
-    if finding.lost_ns is not None and finding.share is not None:
-        least = ">= " * finding.at_least
-        cost = f"lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
-    elif finding.part_of:
-        cost = f"part of {finding.part_of}"
-    elif not read:
-        cost = "cost to the RPCs unknown"
-    else:
-        cost = "no latency cost measured"
-    cost += f"; confidence {finding.confidence}"
+    cost = f"{describe_cost(finding, read=read)}; confidence {finding.confidence}"
     if finding.scope.connections:
         cost += f"; {_list_names('connection', list(map(str, finding.scope.connections)))}"
     if finding.scope.methods:
@@ -124,13 +116,16 @@ def _list_names(noun: str, names: Sequence[str]) -> str:
 def _show_evidence(evidence: Sequence[Evidence], start: int, width: int) -> RenderableType:
     shown = sorted(evidence, key=lambda item: (item.time_ns, item.packet))
     if width < NARROW - _INDENT:
-        lines = [Text(f" #{item.packet}  {_format_time(item, start)}  {safe(item.what)}") for item in shown]
+        lines = [
+            Text(f" #{item.packet}  {_format_time(item, start)}  {utc(item.time_ns, start)}  {safe(item.what)}")
+            for item in shown
+        ]
         return Group(*lines)
     table = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("right", "right", "left"):
+    for justify in ("right", "right", "right", "left"):
         table.add_column(justify=justify, no_wrap=justify == "right")
     for item in shown:
-        table.add_row(f" #{item.packet}", _format_time(item, start), Text(safe(item.what)))
+        table.add_row(f" #{item.packet}", _format_time(item, start), utc(item.time_ns, start), Text(safe(item.what)))
     return table
 
 

@@ -13,7 +13,7 @@ from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
 from ..shared.other_requests import describe_requests, describe_total, name_path
-from ..shared.quality import list_implementations
+from ..shared.quality import format_round_trip, list_implementations
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""
@@ -115,7 +115,7 @@ def _show_connections(shown: Sequence[ConnectionFacts], behind: Container[int], 
     if with_names:
         table.add_column("implementations", overflow="fold")
     for c in shown:
-        figures = [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", duration(c.min_rtt_ns), f"{_count_packets(c):,}"]
+        figures = [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", format_round_trip(c), f"{_count_packets(c):,}"]
         figures += [f"{c.retransmitted_packets:,}"] if retransmitted else []
         table.add_row(
             str(c.connection), _name_ends(c, behind), *figures, *([Text(_name_implementations(c))] * with_names)
@@ -133,7 +133,7 @@ def _name_ends(c: ConnectionFacts, behind: Container[int]) -> str:
 
 
 def _show_connection(c: ConnectionFacts, behind: Container[int], with_names: bool) -> Text:
-    figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} concurrent, min RTT {duration(c.min_rtt_ns)}"
+    figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} concurrent, min RTT {format_round_trip(c)}"
     figures += f", {count(_count_packets(c), 'packet')}"
     figures += f" ({c.retransmitted_packets:,} retransmitted)" if c.retransmitted_packets else ""
     return Text(f"  #{c.connection} {_name_ends(c, behind)}: {figures}" + f"; {_name_implementations(c)}" * with_names)

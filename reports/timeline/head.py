@@ -8,11 +8,11 @@ from rich.text import Text
 
 from ...analyzer import _core
 from ...analyzer.model.budget import named
-from ...analyzer.model.text import count, duration, safe, size
+from ...analyzer.model.text import count, duration, safe, size, utc
 from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
 from ...analyzer.views.excerpt import Excerpt
-from ..shared.quality import list_implementations
+from ..shared.quality import PLACES, format_round_trip, list_implementations
 from .lanes import lanes
 from .page import Page, method_name, wrapped
 
@@ -41,7 +41,7 @@ def list_ends(page: Page) -> list[Text]:
     opening = "" if c.complete else "; opened before the capture"
     shown = {"http2": "", "http1": "; gRPC-Web over HTTP/1.1"}
     protocol = shown.get(c.protocol, f"; {c.protocol}: packets only")
-    text = f"RTT {duration(c.min_rtt_ns)}, MSS {segments}, captured at: {c.vantage}{opening}{protocol}"
+    text = f"RTT {format_round_trip(c)}, MSS {segments}, capture point: {PLACES[c.vantage]}{opening}{protocol}"
     return lines + wrapped(text, page.width, "  ")
 
 
@@ -55,7 +55,7 @@ def describe_range(page: Page) -> list[Text]:
             f"{name} {count(int(bursts.packets[mine].sum()), 'packet')} {size(int(bursts.bytes[mine].sum()))} "
             f"{count(len(page.sequence.frame_rows[side]), 'frame')}"
         )
-    span = f"{page.time(excerpt.start_ns)} s to {page.time(excerpt.end_ns)} s"
+    span = f"{page.time(excerpt.start_ns)} s to {page.time(excerpt.end_ns)} s ({utc(excerpt.start_ns)} UTC)"
     begun = "" if excerpt.rpc is not None else f"; {count(_count_started(page), 'RPC')} started"
     lines = wrapped(f"{span}, drawn: {', '.join(sides)}{begun}", page.width, "  ")
     rows = page.sequence.wait_rows

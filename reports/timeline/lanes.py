@@ -12,9 +12,9 @@ from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
 from ...analyzer.views.events import SYN, Sequence, in_flight
 from ...analyzer.views.excerpt import Excerpt
 from ..shared.drawing import NARROW
-from .page import STYLES
+from .page import STYLES, wrapped
 
-LABEL = 22
+LABEL = 27
 """Columns in front of a lane."""
 FIGURES = 22
 """Columns after a lane."""
@@ -30,6 +30,7 @@ class Lane(Struct, frozen=True, eq=False):
     """A quantity over time."""
 
     name: str
+    """Whose it is, and what: a window is its receiver's, a congestion window its sender's."""
     values: Ints
     """The maximum in each part, or for windows the minimum; `_NOTHING` without a value."""
     figures: str
@@ -41,11 +42,11 @@ def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
     """Draw the lanes of both directions, without those that are always empty."""
     room = width - 2 if width < NARROW else width - LABEL - FIGURES
     lines = []
-    for side, name in enumerate(DIRECTIONS):
+    for side in range(len(DIRECTIONS)):
         for lane in (*_list_packet_lanes(excerpt, side, room), *_list_stop_lanes(excerpt, events, side, room)):
-            label, bars = f"  {lane.name}, {name}", (_draw_bars(lane.values), STYLES[side] if lane.sent else "dim")
+            label, bars = f"  {lane.name}", (_draw_bars(lane.values), STYLES[side] if lane.sent else "dim")
             if width < NARROW:
-                lines += [Text(f"{label}: {lane.figures}"), Text.assemble("  ", bars)]
+                lines += [*wrapped(f"{label}: {lane.figures}", width, "    "), Text.assemble("  ", bars)]
             else:
                 lines.append(Text.assemble(f"{label:<{LABEL}}", bars, f" {lane.figures}"))
     return lines
@@ -62,7 +63,7 @@ def _list_packet_lanes(excerpt: Excerpt, side: int, columns: int) -> Iterator[La
     most = int(flight.max(initial=0))
     if not most:
         return
-    yield Lane("in flight", np.where(flight > 0, flight, _NOTHING), f"to {most:,} B", sent=True)
+    yield Lane(f"{DIRECTIONS[side]} in flight", np.where(flight > 0, flight, _NOTHING), f"to {most:,} B", sent=True)
     packets = excerpt.packets
     mine = packets.direction == 1 - side
     known = mine & (packets.flags & SYN == 0)  # a SYN's window is not scaled
@@ -72,7 +73,7 @@ def _list_packet_lanes(excerpt: Excerpt, side: int, columns: int) -> Iterator[La
     column = _assign_columns(excerpt, packets.time_ns[known], columns)
     least = _find_minima(column, packets.window[known].astype(np.int64), columns)
     values = _carry_forward(least)
-    yield Lane("receive", values, _format_range(packets.window[known].astype(np.int64)))
+    yield Lane(f"{DIRECTIONS[1 - side]} receive window", values, _format_range(packets.window[known].astype(np.int64)))
 
 
 def _list_stop_lanes(excerpt: Excerpt, events: Sequence, side: int, columns: int) -> Iterator[Lane]:
@@ -82,9 +83,9 @@ def _list_stop_lanes(excerpt: Excerpt, events: Sequence, side: int, columns: int
     column = _assign_columns(excerpt, waits.start_time_ns[rows], columns)
     inside = (waits.start_time_ns[rows] >= excerpt.packets.time_ns[0]) if len(excerpt.packets.time_ns) else rows < 0
     for name, values, unknown in (
-        ("congestion", waits.congestion_window_bytes[rows], -1),
-        ("stream", waits.stream_window_bytes[rows], WINDOW_NOT_KNOWN),
-        ("connection", waits.connection_window_bytes[rows], WINDOW_NOT_KNOWN),
+        (f"{DIRECTIONS[side]} congestion", waits.congestion_window_bytes[rows], -1),
+        (f"{DIRECTIONS[1 - side]} stream window", waits.stream_window_bytes[rows], WINDOW_NOT_KNOWN),
+        (f"{DIRECTIONS[1 - side]} connection window", waits.connection_window_bytes[rows], WINDOW_NOT_KNOWN),
     ):
         known = (values != unknown) & inside
         if known.any():

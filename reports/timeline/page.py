@@ -28,12 +28,13 @@ UNKNOWN_METHOD = "method not in the capture"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
 _LEGEND = (
     "!! blocked interval, ~~ silence of both sides; DATA.. continues later, ..DATA began earlier, END is END_STREAM; "
-    "[n] is stream n. Lanes: maximum of bytes in flight, minimum of each window; congestion (an estimate), stream and "
-    "connection windows are known only at the start of blocked intervals"
+    "[n] is stream n. Lanes: maximum of bytes in flight, minimum of each window, which limits what the other side "
+    "sends; congestion windows (estimates), stream and connection windows are known only at the start of blocked "
+    "intervals"
 )
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
-STYLES = ("cyan", "bright_blue")
+STYLES = (CAUSE_STYLES["client"], CAUSE_STYLES["server"])
 """Colours of the client's and the server's bytes."""
 
 
@@ -170,9 +171,10 @@ class Page:
         """Draw a blocked interval: its cause, the bytes left to send, the windows, and the packets."""
         waits = self.sequence.waits
         cause, side = CAUSES[int(waits.cause[row])], DIRECTIONS[int(waits.direction[row])]
+        peer = DIRECTIONS[1 - int(waits.direction[row])]
         windows = [("in flight", int(waits.in_flight_bytes[row]), -1)]
         windows += [("congestion window", int(waits.congestion_window_bytes[row]), -1)]
-        windows += [("receive", int(waits.receive_window_bytes[row]), -1)]
+        windows += [(f"{peer}'s windows: receive", int(waits.receive_window_bytes[row]), -1)]
         windows += [("stream", int(waits.stream_window_bytes[row]), WINDOW_NOT_KNOWN)]
         windows += [("connection", int(waits.connection_window_bytes[row]), WINDOW_NOT_KNOWN)]
         released = int(waits.released_by_packet[row])
@@ -287,13 +289,24 @@ class Page:
         if names:
             return " ".join([*names, "ACK"] if flags & SYN and flags & ACK else names)
         if bursts.retransmissions[row] == bursts.packets[row]:
-            return "retransmitted bytes"
+            return self._describe_retransmission(row)
         connections, connection = self.excerpt.tables.connections, self.excerpt.connection
         protocol = PROTOCOLS[connections.protocol[connection]]
         if protocol != "http2":
             return "TLS" if protocol == "tls" else "bytes"
         preface = bursts.offset[row] == 0 and bursts.direction[row] == 0 and connections.complete[connection]
         return "connection preface" if preface and payload == 24 else "part of a frame"
+
+    def _describe_retransmission(self, row: int) -> str:
+        """Say which packet of the range had the bytes that a burst retransmits, and how long before."""
+        bursts, packets = self.sequence.bursts, self.excerpt.packets
+        number, offset = int(bursts.first_packet[row]), int(bursts.offset[row])
+        same = (packets.direction == bursts.direction[row]) & (packets.packet < number) & (packets.seq <= offset)
+        sent = np.flatnonzero(same & (packets.seq + packets.payload_bytes > offset))
+        if not len(sent):
+            return "retransmitted bytes"
+        before = duration(int(bursts.first_time_ns[row]) - int(packets.time_ns[sent[0]]))
+        return f"retransmits bytes of #{int(packets.packet[sent[0]])}, sent {before} before"
 
     def _list_rpcs(self, first: int, last: int, side: int) -> list[str]:
         """Say which RPCs start and end in a burst."""

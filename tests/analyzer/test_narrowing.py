@@ -21,7 +21,7 @@ from grpcdiag.analyzer.selection.selection import Selection, matches
 
 WHOLE_CONNECTIONS = {detector.id for detector in DETECTORS if detector.about.whole_connections}
 RTT205 = recorded("rtt205-go-16000.pcap")
-EVERYTHING = Selection(from_ns=-(10**15))
+EVERYTHING = Selection(begin=-(10**15))
 """Narrows to all RPCs, so that everything is counted anew and nothing may change."""
 
 
@@ -112,7 +112,7 @@ def test_all_times_one_after_the_other_are_the_whole(name: str) -> None:
     assert whole.capture.last_time_ns
     span = whole.capture.last_time_ns - whole.capture.first_time_ns
     ends = [-1, span // 5, span // 2, span]
-    chosen = [Selection(from_ns=begin + 1, to_ns=end) for begin, end in itertools.pairwise(ends)]
+    chosen = [Selection(begin=begin + 1, end=end) for begin, end in itertools.pairwise(ends)]
     parts = []
     for one in chosen:
         try:
@@ -132,7 +132,7 @@ def test_figures_are_those_of_the_rpcs_table() -> None:
     start = tables.rpcs.start_time_ns - tables.capture["first_time_ns"]
     mine = (start >= 2_000_000_000) & (start <= 3_000_000_000)
     assert 50 < mine.sum() < 200
-    found = part(files, Selection(from_ns=2_000_000_000, to_ns=3_000_000_000))
+    found = part(files, Selection(begin=2_000_000_000, end=3_000_000_000))
     assert found.budget == named(tables.rpc_budgets[mine].sum(axis=0))
     assert found.totals.rpcs == mine.sum()
     latency = found.methods[0].latency_ns
@@ -145,11 +145,11 @@ def test_figures_are_those_of_the_rpcs_table() -> None:
 
 def test_the_first_call_waits_for_the_initial_window_and_the_others_for_a_restarted_one() -> None:
     """As the client measured it: each call takes two round trips, the first one on a new connection."""
-    first = part([RTT205], Selection(to_ns=2_000_000_000))
+    first = part([RTT205], Selection(end=2_000_000_000))
     assert first.totals.rpcs == 1
     assert "initial-congestion-window" in ids(first)
     assert "slow-start-after-idle" not in ids(first)
-    later = part([RTT205], Selection(from_ns=2_000_000_000))
+    later = part([RTT205], Selection(begin=2_000_000_000))
     assert later.totals.rpcs == 4
     assert "slow-start-after-idle" in ids(later)
     assert "initial-congestion-window" not in ids(later)
@@ -161,7 +161,7 @@ def test_the_first_call_waits_for_the_initial_window_and_the_others_for_a_restar
 
 def test_one_call_alone_knows_what_came_before_it() -> None:
     for begin in (2, 4, 5, 7):
-        alone = part([RTT205], Selection(from_ns=begin * 10**9, to_ns=(begin + 1) * 10**9))
+        alone = part([RTT205], Selection(begin=begin * 10**9, end=(begin + 1) * 10**9))
         assert alone.totals.rpcs == 1
         restart = next(f for f in alone.findings if f.id == "slow-start-after-idle")
         assert restart.lost_ns == pytest.approx(205_000_000, rel=0.01)
@@ -172,7 +172,7 @@ def test_what_is_counted_over_whole_connections_is_not_told_of_a_part() -> None:
     files = recording("ably-staggered-veth").files
     whole = analyze(files)
     assert {"small-packets", "ping-storm"} <= ids(whole)
-    some = part(files, Selection(to_ns=20_000_000))
+    some = part(files, Selection(end=20_000_000))
     assert some.narrowed
     assert some.narrowed.connections_in_part == (0,)
     assert not ids(some) & WHOLE_CONNECTIONS
@@ -202,7 +202,7 @@ def test_errors_are_those_of_the_method() -> None:
     [
         (Selection(connections=(0, 7)), "there is no connection 7; the capture has 1"),
         (Selection(method="Nothing"), "no method matches 'Nothing'; the capture has /lab.v1.Lab/Echo"),
-        (Selection(from_ns=10**12), "none of 5 RPCs is selected; RPCs begin from 1.412240 s to 7.057732 s"),
+        (Selection(begin=10**12), "none of 5 RPCs is selected; RPCs begin from 1.412240 s to 7.057732 s"),
     ],
 )
 def test_nothing_left_says_what_there_is(chosen: Selection, says: str) -> None:
@@ -231,7 +231,7 @@ def test_patterns(pattern: str, name: str, meant: bool) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "calls"),
-    [(Selection(method="*"), 177), (Selection(to_ns=1_000_000_000), 27), (Selection(from_ns=1_000_000_000), 150)],
+    [(Selection(method="*"), 177), (Selection(end=1_000_000_000), 27), (Selection(begin=1_000_000_000), 150)],
 )
 def test_calls_through_a_proxy_count_once(chosen: Selection, calls: int) -> None:
     files = [recorded("wild/hop-proxy-slow-a.pcap.zst")]

@@ -51,7 +51,7 @@ def test_requests_outside_the_selected_time_are_left_out(tmp_path: Path) -> None
     """Three health checks, then 20 ms until the next request."""
     path = tmp_path / "mixed.pcap"
     path.write_bytes(write_pcap(Link().carry(mixed())))
-    for chosen, counts in ((Selection(to_ns=15 * MS), [3]), (Selection(), [3, 1])):
+    for chosen, counts in ((Selection(end=15 * MS), [3]), (Selection(), [3, 1])):
         analysis = of_part([str(path)], read([str(path)], chosen), chosen)
         assert [request.requests for request in analysis.other_requests] == counts
         assert analysis.totals.other_streams == sum(counts)

@@ -194,8 +194,8 @@ def test_a_selection_of_everything_has_the_same_threads(name: str) -> None:
 
 def test_a_selection_has_the_threads_of_its_rpcs() -> None:
     """Of a connection some of whose RPCs are selected, the time between RPCs is not judged."""
-    whole, part = joined("slow-pool"), selected("slow-pool", Selection(to_ns=100_000_000))
-    plain = of_part([], read([capture("slow-pool")], chosen := Selection(to_ns=100_000_000)), chosen)
+    whole, part = joined("slow-pool"), selected("slow-pool", Selection(end=100_000_000))
+    plain = of_part([], read([capture("slow-pool")], chosen := Selection(end=100_000_000)), chosen)
     assert unsplit(part.budget) == dict(plain.budget)
     assert part.narrowed
     assert part.narrowed.connections_in_part

@@ -279,7 +279,7 @@ def test_unknown_columns(tmp_path: Path, options: list[str], why: str) -> None:
 
 def on_a_terminal(*options: str, pager: str) -> str:
     """What is shown on a terminal of 24 lines, up to the message about further rows."""
-    command = [sys.executable, "-m", "grpcdiag", "rpcs", recorded(ERRORS), "--quiet", *options]
+    command = [sys.executable, "-m", "grpcdiag", "rpcs", recorded(ERRORS), *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", "PAGER": pager}
     with Terminal(command, env=environment) as terminal:
         text = terminal.read_until("more rows")
@@ -292,12 +292,28 @@ def test_a_long_table_goes_through_the_pager(tmp_path: Path) -> None:
     paged = tmp_path / "paged"
     assert "PAGED" in on_a_terminal(pager=f"cat > {paged}; echo PAGED")
     lines = paged.read_text().splitlines()
-    assert (len(lines), lines[0].split()[0]) == (101, "time")
+    header = [line.split()[0] for line in lines].index("time")
+    assert (len(lines), lines[0].split()[0]) == (header + 101, "causes:")
     assert len(on_a_terminal(pager="head -1").splitlines()) < 10
-    for options, pager in ((("--limit", "22"), "echo PAGED"), ((), ""), ((), "cat")):
+    for options, pager in ((("--limit", "20"), "echo PAGED"), ((), ""), ((), "cat")):
         shown = on_a_terminal(*options, pager=pager)
         assert "PAGED" not in shown
-        assert shown.splitlines()[0].split()[:2] == ["time", "conn"]
+        assert ["time", "conn"] in [line.split()[:2] for line in shown.splitlines()[:3]]
+
+
+def test_quiet_silences_the_meanings_of_letters() -> None:
+    """They are on standard error when standard output is no terminal."""
+    shown, quiet = (run_here("rpcs", recorded(ERRORS), *option) for option in ((), ("--quiet",)))
+    assert shown.err.startswith("causes: c client, s server")
+    assert (quiet.err, quiet.out) == ("", shown.out)
+
+
+def test_causes_are_one_column_by_which_nobody_sorts() -> None:
+    shown = run_here("rpcs", recorded(ERRORS), "--columns", "stream,causes", "--limit", "1")
+    assert shown.text.split() == ["stream", "causes", "1", "ssssssssss"]
+    refused = run_here("rpcs", recorded(ERRORS), "--sort", "budget")
+    assert (refused.code, refused.out) == (2, b"")
+    assert "name one, such as budget_server" in refused.err
 
 
 def test_a_pager_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

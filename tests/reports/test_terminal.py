@@ -160,7 +160,7 @@ def test_the_packets_of_a_finding_are_in_the_time_line_it_names() -> None:
     found = re.search(r"--connection (\d+) --from ([\d.]+) --to ([\d.]+)", terminal.render(analysis))
     assert found
     begin, end = (round(float(found[n]) * 1e9) for n in (2, 3))
-    part = excerpt([recorded("rtt205-go-16000.pcap")], int(found[1]), from_ns=begin, to_ns=end)
+    part = excerpt([recorded("rtt205-go-16000.pcap")], int(found[1]), begin=begin, end=end)
     assert {item.packet for item in analysis.findings[0].evidence[:4]} <= set(part.packets.packet.tolist())
 
 

@@ -28,6 +28,7 @@ from .support.common import (
     how,
     one_after_the_other,
     progress,
+    refuse_mixed_input,
     refuse_own_input,
     write,
 )
@@ -105,6 +106,7 @@ def command(
     if clock and (len(files) < 2 or narrowed):
         fail(ONE_CLOCK if not narrowed else "--clock needs all RPCs: omit the options that select some", 2)
     refuse_own_input(output, files)
+    refuse_mixed_input(files)
     rules = parse_rules(fail_on or (), baseline=False)
     records = read_records(client or ())
     analyse = partial(_analyze, records=records, clock=clock)

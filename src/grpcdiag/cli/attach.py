@@ -186,7 +186,7 @@ def _compare(
     part, first = shown.example, after.capture.first_time_ns or 0
     begin, end = part.start_ns - first, part.end_ns - first
     how = DecodeOptions(ports=ports or [], as_scrubbed=True)
-    original = excerpt(paths, part.connection, stream=part.stream, from_ns=begin, to_ns=end, **how)
+    original = excerpt(paths, part.connection, stream=part.stream, begin=begin, end=end, **how)
     _refuse([] if _draw(original, report) == _draw(part) else ["the timeline"], report)
     recorded = _read_sidecar(sidecar, original.tables, wanted) if sidecar and after.recording else None
     return replace(after, files=(target.name,)), shown, recorded

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LACKING = 1
 """Exit code: something needed is missing."""
-_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
+_STYLES = {"ok": "color(28)", "missing": "bold color(160)", "optional": "color(136)"}
 
 
 class Area(StrEnum):

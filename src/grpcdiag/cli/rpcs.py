@@ -22,6 +22,7 @@ from .support.common import (
     fail,
     how,
     progress,
+    refuse_mixed_input,
     refuse_own_input,
     say,
 )
@@ -84,6 +85,7 @@ def command(
 ) -> None:
     """Write one row per RPC; with captures of both ends, time by cause on each side."""
     refuse_own_input(output, files)
+    refuse_mixed_input(files)
     wanted = choose(
         format_,
         columns,
@@ -92,8 +94,8 @@ def command(
         worst,
         connections=connection,
         stream=stream,
-        from_ns=from_,
-        to_ns=to,
+        begin=from_,
+        end=to,
         method=method,
         statuses=tuple(status or ()),
         trace=trace,
@@ -102,7 +104,7 @@ def command(
     with decoding(), progress(quiet) as report_progress:
         origin = Origin()
         pieces = _read_pieces(files, origin, clock, quiet, progress=report_progress, **chosen)
-        write(pieces, format_, output, "rpcs", wanted, origin)
+        write(pieces, format_, output, "rpcs", wanted, origin, quiet=quiet)
 
 
 def parse_status(text: str) -> str:

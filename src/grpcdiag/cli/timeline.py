@@ -23,6 +23,7 @@ from .support.common import (
     one_after_the_other,
     one_place,
     progress,
+    refuse_mixed_input,
     refuse_own_input,
     write,
 )
@@ -30,7 +31,7 @@ from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions
-    from ..analyzer.selection.selection import Selection
+    from ..analyzer.selection.selection import Moment, Selection
     from ..analyzer.views.excerpt import Excerpt
 
 _OF_A_TRACE = 100
@@ -66,6 +67,7 @@ def command(
 ) -> None:
     """Draw a timeline of one connection or stream: bursts of both directions, silences, blocked intervals by cause."""
     refuse_own_input(output, files)
+    refuse_mixed_input(files)
     one_after_the_other(from_, to)
     from ..analyzer.selection.selection import Selection
 
@@ -95,7 +97,7 @@ def _read_one(
     files: list[str],
     connection: int,
     stream: int | None,
-    span: tuple[int | None, int | None],
+    span: tuple[Moment | None, Moment | None],
     chosen: DecodeOptions,
     quiet: bool,
 ) -> Excerpt:
@@ -104,12 +106,9 @@ def _read_one(
     from ..analyzer.summary.figures import why_no_grpc
     from ..analyzer.views.excerpt import excerpt
 
-    from_ns, to_ns = span
     with decoding(), progress(quiet) as report_progress:
         one_place(files, chosen)
-        part = excerpt(
-            files, connection, stream=stream, from_ns=from_ns, to_ns=to_ns, **chosen, progress=report_progress
-        )
+        part = excerpt(files, connection, stream=stream, begin=span[0], end=span[1], **chosen, progress=report_progress)
         if not len(part.tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(part.tables))
     _check(part)

@@ -91,8 +91,7 @@ impl CaptureFile {
             return pcapng.copy_block(input, info, comments, out);
         }
         let record = self.next_record(info)?;
-        let ticks = info.interfaces.last().and_then(|interface| interface.ticks_per_second).unwrap_or(NANOSECONDS);
-        write_packet(&record, ticks, self.packet_bytes(&record), comments, out);
+        write_packet(&record, info.interfaces.last(), self.packet_bytes(&record), comments, out);
         Some(Copied::Packet { commented: !comments.is_empty() })
     }
 }
@@ -115,14 +114,21 @@ fn begin_section(interface: Option<&Interface>, out: &mut Vec<u8>) {
     description.end();
 }
 
-fn write_packet(record: &Record, ticks: u64, bytes: &[u8], comments: &[String], out: &mut Vec<u8>) {
+fn write_packet(record: &Record, interface: Option<&Interface>, bytes: &[u8], comments: &[String], out: &mut Vec<u8>) {
     const ENHANCED_PACKET: u32 = 6;
+    const EPB_FLAGS: u16 = 2;
+    let ticks = interface.and_then(|interface| interface.ticks_per_second).unwrap_or(NANOSECONDS);
     let unit_ns = NANOSECONDS / ticks.clamp(1, NANOSECONDS);
     let time = record.time_ns.unwrap_or(0).max(0).cast_unsigned() / unit_ns;
     let mut block = BlockWriter::begin(Order::Little, ENHANCED_PACKET, out);
     block.words(&[0, (time >> 32) as u32, time as u32, bytes.len() as u32, record.original_len]);
     block.bytes(bytes);
     block.pad();
-    block.comments(comments, false);
+    let fcs = interface.map_or(0, |interface| interface.fcs_bytes);
+    block.comments(comments, fcs > 0);
+    if fcs > 0 {
+        block.bytes(&Order::Little.halves([EPB_FLAGS, 4]));
+        block.words(&[fcs << 5, 0]); // bits 5 to 8, then the end of the options
+    }
     block.end();
 }

@@ -71,6 +71,8 @@ pub struct Interface {
     pub file: usize,
     /// The LINKTYPE_ value (<https://www.tcpdump.org/linktypes.html>).
     pub link_type: u32,
+    /// Bytes of the frame check sequence at the end of each packet, as a pcap header says; 0: not said.
+    pub fcs_bytes: u32,
     /// Longest packet recorded, in bytes; 0: no limit said.
     pub snaplen: u32,
     /// `if_name`, if the file says it; not escaped.

@@ -17,6 +17,8 @@ const RECORD_HEADER: usize = 16;
 
 /// The bits of the file header's last word that are the LINKTYPE_; above are the FCS length and reserved bits.
 const LINK_TYPE_MASK: u32 = 0xffff;
+/// The bit that says that the FCS length is given.
+const FCS_KNOWN: u32 = 1 << 26;
 
 /// What the magic number says.
 #[derive(Debug, Clone, Copy)]
@@ -87,11 +89,14 @@ impl PcapFile {
             return Err(unsupported_version("pcap", major, minor));
         }
         let snaplen = layout.order.u32(snaplen);
-        let link_type = layout.order.u32(link_type) & LINK_TYPE_MASK;
+        let word = layout.order.u32(link_type);
+        let link_type = word & LINK_TYPE_MASK;
+        let fcs_bytes = if word & FCS_KNOWN == 0 { 0 } else { word >> 29 << 1 }; // said in units of 16 bits
         input.take(FILE_HEADER);
         let interface = Interface {
             file,
             link_type,
+            fcs_bytes,
             snaplen,
             name: None,
             ticks_per_second: Some(u64::from(layout.units)),

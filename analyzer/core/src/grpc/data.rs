@@ -237,6 +237,7 @@ fn went_behind(call: &mut Call, from: Sender, at: At, cx: &mut Context) {
         cause: Cause::HeadOfLine as u8,
         owed_bytes: u64::from(call.directions[from.side].reader.owed()),
         stopped_at_packet: call.last_packet,
+        stopped_time_ns: call.last_time,
         resumed_at_packet: at.packet,
         streams: 1,
         method: call.method,

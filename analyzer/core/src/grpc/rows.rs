@@ -35,10 +35,11 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 
 /// Notes an RPC that ended otherwise than OK.
 #[cold]
-fn push_failure(call: &Call, cx: &mut Context) {
+fn push_failure(call: &Call, client: usize, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
+        let (headers_time_ns, headers_packet) = call.directions[1 - client].headers;
         cx.failures.push(FailureRow {
             rpc: call.rpc,
             reset_by,
@@ -48,6 +49,8 @@ fn push_failure(call: &Call, cx: &mut Context) {
             silence_ns: call.silence_ns,
             silence_from_packet,
             silence_to_packet,
+            headers_packet,
+            headers_time_ns,
         });
         cx.failure_budgets.push(call.budget);
     }
@@ -140,8 +143,8 @@ pub(super) enum Closed {
     ByReset = 2,
 }
 
-/// Notes an RPC that is open at its connection's or the capture's end, or at its reset, `at`, and had no packet of its own since `since`. `blocked` is the sender
-/// whose window is used up, and that window.
+/// Notes an RPC that is open at its connection's or the capture's end, or at its reset, `at`, and had no packet of its
+/// own since `since`. `blocked` is the sender whose window is used up, and that window.
 #[cold]
 pub(super) fn push_open(
     h2: &mut Http2,
@@ -297,7 +300,7 @@ pub(super) fn write_rpc(
         write_row(call, client, ending, complete, at, cx);
     }
     if failed {
-        push_failure(call, cx);
+        push_failure(call, client, cx);
     }
 }
 

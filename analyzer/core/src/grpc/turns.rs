@@ -24,7 +24,7 @@ struct Class {
     total: i64,
     start: i64,
     duration: i64,
-    before: u32,
+    before: (i64, u32),
     after: u32,
 }
 
@@ -107,8 +107,8 @@ impl Turns {
 
     #[inline(never)]
     fn resumed(&mut self, by_client: bool, at: &At, near: i64) {
-        let Some((since, before)) = self.idle_since.take() else { return };
-        let start = since.saturating_add(near.max(0));
+        let Some(before) = self.idle_since.take() else { return };
+        let start = before.0.saturating_add(near.max(0));
         let duration = at.time.saturating_sub(start);
         if !by_client || duration <= 0 {
             return;
@@ -232,7 +232,8 @@ impl Turns {
                     total_ns: kept.total,
                     start_time_ns: kept.start,
                     duration_ns: kept.duration,
-                    before_packet: kept.before,
+                    before_packet: kept.before.1,
+                    before_time_ns: kept.before.0,
                     after_packet: kept.after,
                 });
             }

@@ -116,7 +116,7 @@ impl Reason {
     pub fn text(self) -> &'static str {
         match self {
             Self::NoKeys => {
-                "the key log has no secrets of this connection; set SSLKEYLOGFILE (or the library's key log) before the \
+                "the TLS secrets of this connection are not known; set SSLKEYLOGFILE (or the library's key log) before the \
                  connection is opened, and give the file with --keylog"
             }
             Self::HandshakeMissing => {

@@ -26,6 +26,7 @@ pub(super) fn row(layers: &Layers<'_>, side: usize, stop: &Stop, released: Optio
         connection_window_bytes: stop.connection_window.unwrap_or(i64::MIN),
         stream_window_size_bytes: stop.window_sizes.map_or(NOT_KNOWN, |sizes| sizes[0]),
         connection_window_size_bytes: stop.window_sizes.map_or(NOT_KNOWN, |sizes| sizes[1]),
+        stopped_time_ns: half.last_data_time,
         released_by_packet: released.map_or(0, |ack| ack.packet),
         released_time_ns: released.map_or(NOT_KNOWN, |ack| ack.time),
         resumed_at_packet: at.packet,

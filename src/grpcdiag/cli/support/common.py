@@ -19,10 +19,11 @@ from ...interruption import Unfinished, scratch
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions
+    from ...analyzer.selection.selection import Moment, WallTime
 
 _Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
-_FROM_HELP = "Start of the range after the first packet: 1.5, 1.5s, 800ms."
+TIMES_HELP = "seconds after the first packet (1.5, 800ms), or UTC (10:15:00.2, 2024-05-01T10:15:00.2Z)."
 _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
@@ -64,13 +65,13 @@ Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to th
 
 
 From = Annotated[
-    int | None,
-    typer.Option("--from", metavar="TIME", parser=lambda text: nanoseconds(text), help=_FROM_HELP),
+    Any,
+    typer.Option("--from", metavar="TIME", parser=lambda text: moment(text), help=f"Start of the range: {TIMES_HELP}"),
 ]
 To = Annotated[
-    int | None,
+    Any,
     typer.Option(
-        "--to", metavar="TIME", parser=lambda text: nanoseconds(text), help="End of the range, in the format of --from."
+        "--to", metavar="TIME", parser=lambda text: moment(text), help="End of the range, in the format of --from."
     ),
 ]
 
@@ -130,17 +131,40 @@ def trace_id(text: str) -> int:
     return int(text, 16)
 
 
-def nanoseconds(text: str) -> int:
-    """Parse a time after the first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
+def moment(text: str) -> Moment:
+    """Parse a time after the first packet (`1.5`, `1.5s`, `800ms`), or one in UTC. Raises BadParameter."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
-    if not match:
-        raise typer.BadParameter(f"{text!r} is not a time: write seconds such as 1.5 or 1.5s, or 800ms, 250us")
-    return round(float(match[1]) * _UNITS[match[2]])
+    if match:
+        return round(float(match[1]) * _UNITS[match[2]])
+    if ":" in text:
+        return wall_time(text)
+    raise typer.BadParameter(
+        f"{text!r} is not a time: write seconds after the first packet (1.5, 800ms, 250us), or UTC (10:15:00.2)"
+    )
 
 
-def one_after_the_other(from_: int | None, to: int | None) -> None:
-    """Check that a range does not end before it begins. Raises BadParameter."""
-    if from_ is not None and to is not None and from_ > to:
+def wall_time(text: str) -> WallTime:
+    """Parse a time in UTC, with its date or without: `2024-05-01T10:15:00.2Z`, `10:15:00.2`. Raises BadParameter."""
+    from datetime import UTC, datetime
+
+    from ...analyzer.selection.selection import WallTime
+
+    pattern = r"(?:(\d{4}-\d\d-\d\d)[T ])?(\d\d:\d\d(?::\d\d)?)(?:(?<=:..:..)\.(\d{1,9}))?Z?"
+    match = re.fullmatch(pattern, text.strip(), re.ASCII)
+    try:
+        if not match:
+            raise ValueError
+        at = datetime.fromisoformat(f"{match[1] or '1970-01-01'}T{match[2]}+00:00") - datetime.fromtimestamp(0, UTC)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time in UTC: write 10:15:00.2 or 2024-05-01T10:15:00.2Z") from None
+    fraction = int((match[3] or "").ljust(9, "0"))
+    return WallTime((at.days * 86_400 + at.seconds) * 1_000_000_000 + fraction, dated=match[1] is not None)
+
+
+def one_after_the_other(from_: Any, to: Any) -> None:
+    """Check that a range does not end before it begins. Times of day may be of two days. Raises BadParameter."""
+    dated = getattr(from_, "dated", True) and getattr(to, "dated", True)
+    if from_ is not None and type(from_) is type(to) and dated and from_ > to:
         raise typer.BadParameter("--from is after --to")
 
 
@@ -244,6 +268,12 @@ def refuse_own_input(output: Path | None, files: Sequence[str]) -> None:
         return
     if output.is_dir() or any(output.exists() and Path(file).exists() and output.samefile(file) for file in files):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
+
+
+def refuse_mixed_input(files: Sequence[str]) -> None:
+    """End the command if standard input is given together with files."""
+    if "-" in files and len(files) > 1:
+        fail("standard input (-) is one capture: give it alone, or name all files", 2)
 
 
 def temporary_files() -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ import typer
 from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
 from .common import (
+    TIMES_HELP,
     Files,
     KeyLog,
     Memory,
@@ -24,10 +25,11 @@ from .common import (
     decoding,
     fail,
     how,
-    nanoseconds,
+    moment,
     one_after_the_other,
     one_place,
     progress,
+    refuse_mixed_input,
     refuse_own_input,
     writing,
 )
@@ -72,14 +74,12 @@ OnConnections = Annotated[
 ]
 OnStream = Annotated[int | None, typer.Option("--stream", "-s", min=0, help="Only rows of this HTTP/2 stream.")]
 RowsFrom = Annotated[
-    int | None,
-    typer.Option(
-        "--from", metavar="TIME", parser=nanoseconds, help="Rows that begin then or later: 1.5s, 800ms after the start."
-    ),
+    Any,
+    typer.Option("--from", metavar="TIME", parser=moment, help=f"Rows that begin then or later: {TIMES_HELP}"),
 ]
 RowsTo = Annotated[
-    int | None,
-    typer.Option("--to", metavar="TIME", parser=nanoseconds, help="Rows that begin then or earlier."),
+    Any,
+    typer.Option("--to", metavar="TIME", parser=moment, help="Rows that begin then or earlier."),
 ]
 
 ROWS_SHOWN = 100
@@ -125,15 +125,16 @@ def row_command(
         quiet: Quiet = False,
     ) -> None:
         refuse_own_input(output, files)
+        refuse_mixed_input(files)
         wanted = choose(
-            format_, columns, sort, limit, worst, connections=connection, stream=stream, from_ns=from_, to_ns=to
+            format_, columns, sort, limit, worst, connections=connection, stream=stream, begin=from_, end=to
         )
         with decoding(), progress(quiet) as report_progress:
             chosen = how(port, keylog, memory)
             one_place(files, chosen)
             origin = Origin()
             pieces = read(files, table, origin, progress=report_progress, **chosen, **more)
-            write(pieces, format_, output, table, wanted, origin)
+            write(pieces, format_, output, table, wanted, origin, quiet=quiet)
 
     command.__doc__ = help_text
     signature = inspect.signature(command, eval_str=True)
@@ -157,7 +158,7 @@ def choose(
 
     if worst is not None and (sort is not None or limit is not None):
         raise typer.BadParameter("--worst N is --sort -duration --limit N: give no other --sort or --limit")
-    one_after_the_other(more["from_ns"], more["to_ns"])
+    one_after_the_other(more["begin"], more["end"])
     if worst is not None:
         sort, limit = "-duration_ns", worst
     elif limit is None:
@@ -167,7 +168,14 @@ def choose(
 
 
 def write(
-    pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, table: str, choice: Choice, origin: Origin
+    pieces: Iterable[pl.DataFrame],
+    format_: Format,
+    output: Path | None,
+    table: str,
+    choice: Choice,
+    origin: Origin,
+    *,
+    quiet: bool,
 ) -> None:
     """Write the chosen rows of one table; exit with 2 if they cannot be written or are not there."""
     from ...reports.tables.choose import ChoiceError, Chosen
@@ -175,20 +183,29 @@ def write(
     chosen = Chosen(pieces, table, choice, origin, count=format_ is Format.table)
     try:
         if output is None:
-            _write(chosen, format_, None, table, choice, origin)
+            _write(chosen, format_, None, table, choice, origin, quiet=quiet)
             sys.stdout.buffer.flush()
             return
         with writing(output), replacing(output) as out:
-            _write(chosen, format_, out, table, choice, origin)
+            _write(chosen, format_, out, table, choice, origin, quiet=quiet)
     except ChoiceError as error:
         fail(str(error), 2)
 
 
-def _write(chosen: Chosen, format_: Format, file: IO[bytes] | None, table: str, choice: Choice, origin: Origin) -> None:
+def _write(
+    chosen: Chosen,
+    format_: Format,
+    file: IO[bytes] | None,
+    table: str,
+    choice: Choice,
+    origin: Origin,
+    *,
+    quiet: bool,
+) -> None:
     from ...reports.tables.choose import select_columns
 
     if format_ is Format.table:
-        write_text(chosen, file, table, choice, origin)
+        write_text(chosen, file, table, choice, origin, quiet=quiet)
         return
     out = file or sys.stdout.buffer
     if format_ is Format.parquet and out.isatty():

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Self
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...analyzer.decode.runner import Origin
     from ...reports.tables.choose import Choice, Chosen
-    from ...reports.tables.glance import Cells
+    from ...reports.tables.glance import Cells, Glance
 
 ROWS_AT_ONCE = 10_000
 """Rows whose text is in memory at once."""
@@ -34,8 +35,13 @@ def split(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield from piece.iter_slices(ROWS_AT_ONCE) if len(piece) else (piece,)
 
 
-def write_text(chosen: Chosen, file: IO[bytes] | None, table: str, choice: Choice, origin: Origin) -> None:
-    """Write rows as a table to a file or standard output. Cells wait until the widest one of each column is known."""
+def write_text(
+    chosen: Chosen, file: IO[bytes] | None, table: str, choice: Choice, origin: Origin, *, quiet: bool
+) -> None:
+    """Write rows as a table to a file or standard output. Cells wait until the widest one of each column is known.
+
+    On a terminal the meanings of the letters are above the table, where they stay with it in a pager.
+    """
     from ...analyzer.model.text import safe
     from ...reports.tables.glance import Glance
 
@@ -54,14 +60,26 @@ def write_text(chosen: Chosen, file: IO[bytes] | None, table: str, choice: Choic
             for number, cells in enumerate(buffer.read_all())
             for line in glance.write_lines(cells, header=number == 0, colour=colour)
         )
-        _write_lines(lines, written + 1, file)
-    if causes := glance.list_causes():
-        typer.echo(f"causes: {causes}", err=True)
+        legend = [] if quiet else _list_legend(glance, file)
+        _write_lines(itertools.chain(legend, lines), written + 1 + len(legend), file)
+    if quiet:
+        return
     if glance.columns_left_out:
         typer.echo(f"{glance.columns_left_out} more columns: --columns all, or --format csv", err=True)
     if chosen.rows > written:
         more = f"{chosen.rows - written:,} more rows"
         typer.echo(f"{more}: --limit 0 shows all, --format csv or jsonl streams them", err=True)
+
+
+def _list_legend(glance: Glance, file: IO[bytes] | None) -> list[str]:
+    """List what the letters mean: in lines above the table on a terminal, else on standard error."""
+    causes = glance.list_causes()
+    if not causes:
+        return []
+    if file is None and sys.stdout.isatty():
+        return textwrap.wrap(f"causes: {causes}", columns(None))
+    typer.echo(f"causes: {causes}", err=True)
+    return []
 
 
 def _write_lines(lines: Iterable[str], number: int, file: IO[bytes] | None) -> None:

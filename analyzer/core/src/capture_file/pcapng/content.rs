@@ -62,6 +62,7 @@ impl PcapngFile {
         let mut interface = Interface {
             file: self.file,
             link_type: u32::from(link_type),
+            fcs_bytes: 0,
             snaplen: self.order.u32(snaplen),
             name: None,
             ticks_per_second: None,

@@ -92,7 +92,7 @@ fn feed<A: Events, W: Watch<A> + ?Sized>(
     if h2.sides[side].replay.is_some() {
         replay(h2, side, reading, watch);
     }
-    h2.sides[side].habits.packet_ends();
+    h2.sides[side].habits.packet_ends(at);
 }
 
 /// Leaves a frame whose length may be none where a packet begins that is a run of frames: damaged octets ended before it.

@@ -8,6 +8,7 @@ use crate::store::tables::DirectionRow;
 /// The length of the intervals of which the busy ones are counted: 10 ms, far above what a writer coalesces over and
 /// far below the period of timers.
 const INTERVAL: i64 = 10_000_000;
+const SECOND: i64 = 1_000_000_000;
 
 /// What a packet holds, as bits: frame types by number, and these.
 mod content {
@@ -31,20 +32,45 @@ pub struct Habits {
     /// The packet in which a message ended last.
     message_packet: u32,
     /// The interval in which a message ended last.
-    interval: i64,
-    /// The packet in which its first message ended.
-    interval_begins: At,
-    /// The packets of the interval in which messages ended.
-    interval_packets: u32,
+    interval: Interval<INTERVAL>,
+    /// The second with the last packet that carried WINDOW_UPDATE alone.
+    updates: Interval<SECOND>,
     row: DirectionRow,
+}
+
+/// The packets of some kind in the last interval with any.
+#[derive(Debug)]
+struct Interval<const LENGTH: i64> {
+    number: i64,
+    begins: At,
+    packets: u32,
+}
+
+impl<const LENGTH: i64> Default for Interval<LENGTH> {
+    fn default() -> Self {
+        Self { number: i64::MIN, begins: At::new(0, 0), packets: 0 }
+    }
+}
+
+impl<const LENGTH: i64> Interval<LENGTH> {
+    /// Counts a packet that was ready at `at`; whether it is the first of an interval.
+    fn add(&mut self, at: At) -> bool {
+        let number = at.ready_time / LENGTH;
+        let is_new = number != self.number;
+        if is_new {
+            *self = Self { number, begins: at, packets: 0 };
+        }
+        self.packets += 1;
+        is_new
+    }
 }
 
 impl Default for Habits {
     fn default() -> Self {
         let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
         let frames = Default::default();
-        let interval_begins = At::new(0, 0);
-        Self { frames, content: 0, message_packet: 0, interval: i64::MIN, interval_begins, interval_packets: 0, row }
+        let (interval, updates) = (Interval::default(), Interval::default());
+        Self { frames, content: 0, message_packet: 0, interval, updates, row }
     }
 }
 
@@ -83,20 +109,29 @@ impl Habits {
 
     /// The packet is read: a control packet holds nothing of an RPC.
     #[inline]
-    pub fn packet_ends(&mut self) {
+    pub fn packet_ends(&mut self, at: At) {
         self.row.payload_packets += 1;
         if self.content & !content::CONTROL == 0 && self.content != 0 {
-            self.control_packet();
+            self.control_packet(at);
         }
     }
 
-    fn control_packet(&mut self) {
+    fn control_packet(&mut self, at: At) {
         let (row, holds) = (&mut self.row, |bits| u32::from(self.content & bits != 0));
         row.control_packets += 1;
         row.ping_packets += holds(content::PING);
         row.ping_ack_packets += holds(content::PING_ACK);
         row.window_update_packets += holds(content::WINDOW_UPDATE);
         row.settings_packets += holds(content::SETTINGS);
+        if self.content & content::WINDOW_UPDATE != 0 {
+            self.updates.add(at);
+            if self.updates.packets > row.dense_updates {
+                row.dense_updates = self.updates.packets;
+                row.dense_update_first_packet = self.updates.begins.packet;
+                row.dense_update_first_time_ns = self.updates.begins.time;
+                (row.dense_update_last_packet, row.dense_update_last_time_ns) = (at.packet, at.time);
+            }
+        }
     }
 
     /// The payload of a header frame.
@@ -118,16 +153,11 @@ impl Habits {
         if self.message_packet != at.packet {
             self.message_packet = at.packet;
             row.message_packets += 1;
-            let interval = at.ready_time / INTERVAL;
-            if interval != self.interval {
-                row.busy_intervals += 1;
-                (self.interval, self.interval_begins, self.interval_packets) = (interval, at, 0);
-            }
-            self.interval_packets += 1;
-            if self.interval_packets > row.dense_packets {
-                row.dense_packets = self.interval_packets;
-                row.dense_first_packet = self.interval_begins.packet;
-                row.dense_first_time_ns = self.interval_begins.time;
+            row.busy_intervals += u32::from(self.interval.add(at));
+            if self.interval.packets > row.dense_packets {
+                row.dense_packets = self.interval.packets;
+                row.dense_first_packet = self.interval.begins.packet;
+                row.dense_first_time_ns = self.interval.begins.time;
                 (row.dense_last_packet, row.dense_last_time_ns) = (at.packet, at.time);
             }
         }
@@ -194,7 +224,7 @@ mod tests {
                     habits.ping(Purpose::Bdp);
                 }
             }
-            habits.packet_ends();
+            habits.packet_ends(At::new(1, 0));
         }
         let row = habits.row();
         assert_eq!((row.payload_packets, row.control_packets), (2, 1));
@@ -203,13 +233,28 @@ mod tests {
     }
 
     #[test]
+    fn the_second_with_most_updates() {
+        let mut habits = Habits::default();
+        for (packet, time) in
+            [(1, 0), (2, 999 * MS), (3, 1_000 * MS), (4, 1_001 * MS), (5, 1_999 * MS), (6, 2_000 * MS)]
+        {
+            habits.packet_begins(None, false);
+            habits.frame_begins(FrameType::WINDOW_UPDATE);
+            habits.packet_ends(At::new(packet, time));
+        }
+        let row = habits.row();
+        assert_eq!((row.dense_updates, row.dense_update_first_packet, row.dense_update_last_packet), (3, 3, 5));
+        assert_eq!((row.dense_update_first_time_ns, row.dense_update_last_time_ns), (1_000 * MS, 1_999 * MS));
+    }
+
+    #[test]
     fn a_packet_that_continues_data_is_none() {
         let mut habits = Habits::default();
         habits.packet_begins(Some(FrameType::DATA), false);
         habits.frame_begins(FrameType::PING);
-        habits.packet_ends();
+        habits.packet_ends(At::new(1, 0));
         habits.packet_begins(None, false); // the beginning of a frame header: not known what it is
-        habits.packet_ends();
+        habits.packet_ends(At::new(1, 0));
         assert_eq!((habits.row().payload_packets, habits.row().control_packets), (2, 0));
     }
 

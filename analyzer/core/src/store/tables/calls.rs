@@ -42,6 +42,7 @@ table!(
     Failures, FailureRow {
         rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
         silence_ns: i64, silence_from_packet: u32, silence_to_packet: u32,
+        headers_packet: u32, headers_time_ns: i64,
     }
 );
 

@@ -20,8 +20,8 @@ table!(
         client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
-        retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
-        urgent_packets: u32, late_packets: u32, missing_bytes: u64,
+        retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32,
+        out_of_order_packets: u32, urgent_packets: u32, late_packets: u32, missing_bytes: u64,
         payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
         encrypted_bytes: u64, undecoded_bytes: u64, undelivered_bytes: u64,
         goaway_client: i64, goaway_server: i64,
@@ -37,7 +37,10 @@ table!(
         resets: u32, header_block_bytes: u64,
         messages: u32, message_bytes: u64, message_packets: u32,
         first_message_time_ns: i64, last_message_time_ns: i64, busy_intervals: u32,
-        dense_packets: u32, dense_first_packet: u32, dense_last_packet: u32, dense_first_time_ns: i64, dense_last_time_ns: i64,
+        dense_packets: u32, dense_first_packet: u32, dense_last_packet: u32,
+        dense_first_time_ns: i64, dense_last_time_ns: i64,
+        dense_updates: u32, dense_update_first_packet: u32, dense_update_last_packet: u32,
+        dense_update_first_time_ns: i64, dense_update_last_time_ns: i64,
         bdp_pings: u32, keepalive_pings: u32, drain_pings: u32,
     }
 );
@@ -99,7 +102,7 @@ table!(
     /// One row per connection and length class of the idle intervals of the client.
     Idles, IdleRow {
         connection: u32, length_class: u8, count: u32, total_ns: i64,
-        start_time_ns: i64, duration_ns: i64, before_packet: u32, after_packet: u32,
+        start_time_ns: i64, duration_ns: i64, before_packet: u32, before_time_ns: i64, after_packet: u32,
     }
 );
 
