@@ -1,6 +1,7 @@
 // Draws the pictures of findings: series of points in a few forms, over one axis of time.
 
-const MOST_DOTS = 20000; // calls of a picture; of more, the slowest and an even sample of the others
+const MOST_DOTS = 10000; // calls of a picture; of more, the slowest and an even sample of the others
+const MOST_FAILED = 2000;
 const LANE = 18;
 const LINES = ["step", "limit", "stack"];
 
@@ -118,14 +119,16 @@ function latencySeries(model, picture) {
     if (rpcs.status[row] !== 0 && rpcs.status[row] < 255) failed.push(point);
   }
   const series = [...causes].sort((a, b) => b[1].length - a[1].length).map(([cause, points]) => ({ name: facts.causes[cause], form: "dots", colour: facts.causes[cause], points }));
-  return failed.length ? [...series, { name: "failed", form: "rings", colour: "critical", points: failed.slice(0, MOST_DOTS / 10) }] : series;
+  return failed.length ? [...series, { name: "failed", form: "rings", colour: "critical", points: failed.slice(0, MOST_FAILED) }] : series;
 }
 
 function worstAndSample(rows, durations) {
-  const sorted = [...rows].sort((a, b) => durations[b] - durations[a]);
-  const rest = sorted.slice(MOST_DOTS / 2);
-  const every = rest.length / (MOST_DOTS / 2);
-  return [...sorted.slice(0, MOST_DOTS / 2), ...Array.from({ length: MOST_DOTS / 2 }, (_, place) => rest[Math.floor(place * every)])];
+  const sorted = Float64Array.from(rows, (row) => durations[row]).sort();
+  const least = sorted[rows.length - MOST_DOTS / 2];
+  const [worst, rest] = [[], []];
+  for (const row of rows) (durations[row] > least ? worst : rest).push(row);
+  const every = rest.length / (MOST_DOTS - worst.length);
+  return [...worst, ...Array.from({ length: MOST_DOTS - worst.length }, (_, place) => rest[Math.floor(place * every)])];
 }
 
 const markLines = (marks, colour) => ({
