@@ -16,13 +16,18 @@ class Pictures {
       this.seen.observe(figure);
       figure.querySelector("button.range")?.addEventListener("click", () => go(picture));
     }
-    new ResizeObserver(() => this.charts.forEach((chart) => chart.resize())).observe(document.body);
+    new ResizeObserver(() => this.resize()).observe(document.body);
   }
 
   draw(figure) {
     if (!figure.clientWidth || this.charts.has(figure)) return;
     this.charts.set(figure, drawPicture(this.model, this.echarts, figure, this.figures.get(figure), this.go));
     figure.dataset.drawn = "yes";
+  }
+
+  resize() {
+    if (this.width !== document.body.clientWidth) this.charts.forEach((chart) => chart.resize());
+    this.width = document.body.clientWidth;
   }
 
   /** Draws what was drawn again, or everything. */
