@@ -27,6 +27,7 @@ KINDS = {
     "lab/stream-window-stall.pcap": ("stream-window-stall", "window"),
     "lab/connection-window-stall.pcap.gz": ("connection-window-stall", "window"),
     "lab/receive-window-stall.pcap": ("receive-window-stall", "window"),
+    "lab/delayed-ack-nagle.pcap": ("delayed-ack-nagle", "flight"),
     "lab/ping-storm.pcap.gz": ("ping-storm", "rates"),
     "lab/client-idle-gap.pcap.gz": ("client-idle-gap", "idle"),
     "lab/request-batching.pcap.gz": ("request-batching", "batches"),
@@ -87,6 +88,15 @@ def test_the_flight_touches_the_congestion_window_for_a_round_trip() -> None:
     assert value_at(flight, limit[0, 0]) == limit[0, 1] == 14_080  # 10 segments of 1,408 bytes
     (start, _), (first, _), *_ = picture.marks
     assert limit[1, 0] == pytest.approx(first, abs=1_000_000) and start < limit[0, 0]
+
+
+def test_a_congestion_window_is_drawn_only_where_it_blocked() -> None:
+    """A sender that waits for a delayed ACK has room in its window."""
+    picture = picture_of("lab/delayed-ack-nagle.pcap")
+    assert [series.form for series in picture.series] == ["step", "shade"]
+    waits = points(picture, 1)
+    assert (waits[:, 1] - waits[:, 0] > 40_000_000).all()  # the timer of a delayed ACK
+    assert all(value_at(points(picture, 0), begin) == 16 for begin, _ in waits.tolist())  # as the evidence says
 
 
 @pytest.mark.parametrize("name", ["lab/stream-window-stall.pcap", "lab/connection-window-stall.pcap.gz"])

@@ -44,6 +44,7 @@ function drawPicture(model, echarts, figure, picture, go) {
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const plot = figure.querySelector(".plot");
   const { lanes, kind } = picture;
+  const marks = [...picture.marks.map(([xAxis, name]) => ({ xAxis, name })), ...(kind === "latency" ? quantilesOf(model, picture) : [])];
   const series = kind === "latency" ? latencySeries(model, picture) : picture.series;
   if (lanes.length) plot.style.height = `${70 + LANE * lanes.length}px`;
   const chart = echarts.init(plot, null, { renderer: "canvas" });
@@ -64,7 +65,7 @@ function drawPicture(model, echarts, figure, picture, go) {
     yAxis: lanes.length
       ? { type: "category", inverse: true, data: lanes, axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, interval: 0, width: left - 12, overflow: "truncate" } }
       : { type: "value", ...(ends ? { min: ends[0], max: ends[1], axisTick: { customValues: ticks(...ends) } } : {}), name: picture.unit === "ns" ? "" : picture.unit, nameTextStyle: { ...label, align: "right" }, minInterval: picture.unit === "RPCs" ? 1 : undefined, splitNumber: 4, splitLine: { ...grey, show: !ends }, axisLabel: ends ? { ...label, customValues: ticks(...ends), formatter: (value) => plain(10 ** value) } : { ...label, formatter: (value) => amount(Math.abs(value), picture.unit) } },
-    series: series.map((one, place) => ({ ...drawSeries(one, colour, model, echarts), name: one.name, ...(place || !picture.marks.length ? {} : { markLine: markLines(picture.marks, colour) }) })),
+    series: series.map((one, place) => ({ ...drawSeries(one, colour, model, echarts), name: one.name, ...(place || !marks.length ? {} : { markLine: markLines(marks, colour) }) })),
   });
   chart.on("click", ({ seriesIndex, data }) => series[seriesIndex].form === "dots" && data[2] !== undefined && go(picture, data[2]));
   figure.querySelector(".keys").replaceChildren(...series.map(({ name, colour: key, form }) => element("li", {}, swatch(colour(key), form), name)));
@@ -138,8 +139,16 @@ function worstAndSample(rows, durations) {
 
 const markLines = (marks, colour) => ({
   silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dotted", opacity: 0.7 },
-  label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: marks.map(([xAxis, name]) => ({ xAxis, name })),
+  label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name },
+  data: marks.map((mark) => (mark.yAxis === undefined ? mark : { ...mark, label: { position: "insideEndTop" } })),
 });
+
+/** Lists the quantiles of the only method of a picture. */
+function quantilesOf({ facts }, { methods }) {
+  const names = methods.length ? methods : facts.methods;
+  const found = names.length === 1 ? facts.latencies.find(({ method }) => method === names[0]) : null;
+  return found ? apart(found.quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name }))).map(({ xAxis, name }) => ({ yAxis: xAxis, name })) : [];
+}
 
 function pictureWords(model, picture, series, params) {
   const [{ data, seriesIndex }] = params;
