@@ -19,9 +19,10 @@ from ...analyzer import _core
 from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from ...analyzer.views.pictures import Picture
-from ..shared import client, hops, other_requests, quality, two_captures
+from ..shared import client, hops, other_requests, quality, tls, two_captures
 from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
@@ -66,6 +67,8 @@ def build_page(analysis: Analysis, page: PageData) -> str:
             measured=client,
             other=other_requests,
             proxies=hops,
+            encrypted=tls,
+            key_logs=KEY_LOGS,
             quality=quality,
             meanings=explain_causes(analysis.ends),
             policy=Markup(policy),  # made of constants and base64 alone

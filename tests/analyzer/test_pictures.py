@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from support import recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.analyzer.tables import Ints
 from grpcdiag.analyzer.views import pictures
 from grpcdiag.analyzer.views.page_data import Bounds, collect_page_data
 from grpcdiag.analyzer.views.pictures import Picture, model
@@ -27,6 +27,7 @@ KINDS = {
     "lab/stream-window-stall.pcap": ("stream-window-stall", "window"),
     "lab/connection-window-stall.pcap.gz": ("connection-window-stall", "window"),
     "lab/receive-window-stall.pcap": ("receive-window-stall", "window"),
+    "lab/delayed-ack-nagle.pcap": ("delayed-ack-nagle", "flight"),
     "lab/ping-storm.pcap.gz": ("ping-storm", "rates"),
     "lab/client-idle-gap.pcap.gz": ("client-idle-gap", "idle"),
     "lab/request-batching.pcap.gz": ("request-batching", "batches"),
@@ -54,11 +55,17 @@ def picture_of(name: str) -> Picture:
     return picture
 
 
-def points(picture: Picture, place: int) -> np.ndarray:
+def points(picture: Picture, place: int) -> Ints:
     return np.array([[-1 if value is None else value for value in point] for point in picture.series[place].points])
 
 
-def value_at(line: np.ndarray, time: int) -> int:
+def count_packets(picture: Picture) -> dict[str, int]:
+    """Packets of each kind in a picture of packets per second."""
+    lines = {series.name: points(picture, place) for place, series in enumerate(picture.series)}
+    return {name: round(line[:, 1].sum() * (line[1, 0] - line[0, 0]) / 1e9) for name, line in lines.items()}
+
+
+def value_at(line: Ints, time: int) -> int:
     return int(line[np.searchsorted(line[:, 0], time, side="right") - 1, 1])
 
 
@@ -83,6 +90,15 @@ def test_the_flight_touches_the_congestion_window_for_a_round_trip() -> None:
     assert limit[1, 0] == pytest.approx(first, abs=1_000_000) and start < limit[0, 0]
 
 
+def test_a_congestion_window_is_drawn_only_where_it_blocked() -> None:
+    """A sender that waits for a delayed ACK has room in its window."""
+    picture = picture_of("lab/delayed-ack-nagle.pcap")
+    assert [series.form for series in picture.series] == ["step", "shade"]
+    waits = points(picture, 1)
+    assert (waits[:, 1] - waits[:, 0] > 40_000_000).all()  # the timer of a delayed ACK
+    assert all(value_at(points(picture, 0), begin) == 16 for begin, _ in waits.tolist())  # as the evidence says
+
+
 @pytest.mark.parametrize("name", ["lab/stream-window-stall.pcap", "lab/connection-window-stall.pcap.gz"])
 def test_what_is_sent_touches_the_limit_of_the_window_and_never_exceeds_it(name: str) -> None:
     picture = picture_of(name)
@@ -100,11 +116,9 @@ def test_the_flight_touches_the_receive_window() -> None:
 
 def test_packets_per_second_add_up_to_the_packets() -> None:
     picture = picture_of("lab/ping-storm.pcap.gz")
-    width = picture.series[0].points[1][0] - picture.series[0].points[0][0]
-    packets = {series.name: round(sum(rate for _, rate in series.points) * width / 1e9) for series in picture.series}
-    finding = next(found for found, _ in drawn(recorded("lab/ping-storm.pcap.gz")) if found.id == "ping-storm")
+    packets = count_packets(picture)
     assert sum(packets.values()) == pytest.approx(1_752, abs=3)  # of the capture, all of one connection
-    assert packets["PING"] == pytest.approx(784, abs=3), finding.evidence  # as the evidence says
+    assert packets["PING"] == pytest.approx(784, abs=3)  # as the evidence says
 
 
 def test_an_idle_gap_is_where_no_rpc_is_open() -> None:
@@ -131,7 +145,7 @@ def test_each_connection_of_churn_has_its_bars() -> None:
 def test_the_time_before_a_connection_is_drawn() -> None:
     picture = picture_of("lab/slow-connect.pcap")
     assert picture.series[0].name == "before its first packet"
-    assert picture.series[0].points[0][1] > 1_210_000_000  # the answer to the question of its name
+    assert points(picture, 0)[0, 1] > 1_210_000_000  # the answer to the question of its name
 
 
 def test_an_arrow_leads_from_a_lost_packet_to_its_retransmission_above_its_calls() -> None:
@@ -166,8 +180,7 @@ def test_a_frame_of_many_packets_names_all_of_them(tmp_path: Path) -> None:
     path.write_bytes(write_pcap(Link(mss=1_400).carry(conversation)))
     found = [picture for finding, picture in drawn(str(path)) if picture and picture.kind == "rates"]
     assert found, "the PINGs are a finding"
-    width = found[0].series[0].points[1][0] - found[0].series[0].points[0][0]
-    counts = {series.name: round(sum(rate for _, rate in series.points) * width / 1e9) for series in found[0].series}
+    counts = count_packets(found[0])
     assert counts["PING"] == pytest.approx(900, abs=3) and counts["DATA"] == pytest.approx(2 * 151 + 11, abs=3)
 
 
@@ -183,7 +196,7 @@ def test_a_part_of_a_large_capture_has_pictures_of_that_part() -> None:
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), min_size=1, max_size=2_500))
 def test_a_long_line_keeps_its_largest_and_its_last_value(values: list[tuple[int, int]]) -> None:
     columns = np.array(sorted(values), dtype=np.int64)
-    line = model.make_line("line", "step", "flight", columns[:, 0], columns[:, 1])
-    assert len(line.points) <= model.MOST_POINTS
-    assert max(value for _, value in line.points) == columns[:, 1].max()
-    assert all(a[0] <= b[0] for a, b in pairwise(line.points))
+    line = np.array(model.make_line("line", "step", "flight", columns[:, 0], columns[:, 1]).points)
+    assert len(line) <= model.MOST_POINTS
+    assert line[:, 1].max() == columns[:, 1].max() and line[-1, 0] == columns[-1, 0]
+    assert (np.diff(line[:, 0]) >= 0).all()

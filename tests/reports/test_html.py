@@ -356,6 +356,15 @@ def test_standard_input_is_read_twice() -> None:
     assert json.loads(_by_id(read, "facts"))["layout"][3]["rows"] == 136
 
 
+def test_tls_without_secrets_has_a_page(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    outcome = run_here("analyze", recorded("tls13-go.pcap"), "--format", "html", "-o", str(path))
+    assert outcome.code == 4 and "the report has what is visible without them" in outcome.err
+    text = Read(path.read_text()).text
+    assert "1 TLS connection without secrets" in text and "offers HTTP/2, handshake 1.80 ms" in text
+    assert "NODE_OPTIONS=--tls-keylog=FILE" in text and "Time by cause" not in text
+
+
 def test_failing_on_a_severity_and_no_grpc(tmp_path: Path) -> None:
     path = str(tmp_path / "report.html")
     asked = ("--format", "html", "-o", path, "--fail-on")

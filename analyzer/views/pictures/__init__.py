@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from ...model.analysis import Analysis
 from ...model.finding import Finding
@@ -23,7 +24,7 @@ Draw = Callable[[Subject], Picture | None]
 DRAWN_BY: Mapping[str, Draw] = {
     "connection-churn": connections.draw_handshakes,
     "connection-window-stall": flights.draw_connection_window,
-    "delayed-ack-nagle": flights.draw_flight,
+    "delayed-ack-nagle": flights.draw_delayed_acks,
     "client-idle-gap": calls.draw_idle_gaps,
     "half-closed-streams": connections.draw_handshakes,
     "head-of-line-blocking": calls.draw_waiting_calls,
@@ -75,22 +76,29 @@ def _draw(
 def _find_subject(
     finding: Finding, tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
 ) -> Subject | None:
-    """Find the connection of the first evidence, and its packets in the range that holds it."""
+    """Find the connection of the first evidence, or the first of the finding's, and its packets that the page has."""
     packets = tables.packets
     evidence = np.array([item.packet for item in finding.evidence], dtype=np.int64)
-    rows = np.minimum(np.searchsorted(packets.packet, evidence), max(len(packets.packet) - 1, 0))
-    found = rows[packets.packet[rows] == evidence] if len(packets.packet) else rows[:0]
-    if not len(found):
+    rows = np.flatnonzero(np.isin(packets.packet, evidence))
+    candidates = [*packets.connection[rows].tolist(), *finding.scope.connections[:1]]
+    facts = next(filter(None, (find_facts(analysis, connection) for connection in candidates)), None)
+    if facts is None:
         return None
-    connection, packet = int(packets.connection[found[0]]), int(packets.packet[found[0]])
-    mine = np.flatnonzero(packets.connection == connection)
+    mine = np.flatnonzero(packets.connection == facts.connection)
     if not spans.whole:
-        of = (spans.connection == connection) & (spans.first_packet <= packet) & (spans.last_packet >= packet)
-        first, last = spans.first_packet[of][0], spans.last_packet[of][0]
-        mine = mine[(packets.packet[mine] >= first) & (packets.packet[mine] <= last)]
-    facts = find_facts(analysis, connection)
+        mine = mine[_find_range(spans, facts.connection, packets.packet[mine].astype(np.int64), evidence)]
     zero = int(tables.capture["first_time_ns"] or 0)
-    return Subject(finding, tables, flights, facts, mine, zero) if facts else None
+    return Subject(finding, tables, flights, facts, mine, zero) if len(mine) else None
+
+
+def _find_range(spans: Spans, connection: int, packets: Ints, evidence: Ints) -> npt.NDArray[np.bool_]:
+    """Mark the packets of the connection's first range with evidence, between which the page lacks none."""
+    for row in np.flatnonzero(spans.connection == connection):
+        first, last = spans.first_packet[row], spans.last_packet[row]
+        inside: npt.NDArray[np.bool_] = (packets >= first) & (packets <= last)
+        if np.isin(packets[inside], evidence).any():
+            return inside
+    return np.zeros(len(packets), dtype=bool)
 
 
 def _draw_latencies(finding: Finding, tables: Tables) -> Picture | None:

@@ -45,13 +45,14 @@ def draw_idle_gaps(subject: Subject) -> Picture | None:
     times, values = count_open(starts, ends)
     inside = (times >= gap_start - pad) & (times <= gap_end + pad)
     idle = np.flatnonzero((values[:-1] == 0) & inside[:-1])[:_MOST_SHADES]
-    if not len(idle):
-        return None
+    name, gaps = "no RPC is open", np.stack([times[idle], times[idle + 1]], axis=1)
+    if not len(gaps):  # streams stay open while the client is idle
+        name, gaps = "idle gap", evidence
     series = (
         make_line("open RPCs", "step", "flight", times[inside], values[inside]),
-        make_series("no RPC is open", "shade", "client", times[idle], times[idle + 1]),
+        make_series(name, "shade", "client", gaps[:, 0], gaps[:, 1]),
     )
-    title = f"Open RPCs of connection {subject.connection}, and the gaps in which none is open"
+    title = f"Open RPCs of connection {subject.connection}, and the gaps in which the client is idle"
     begin, end = max(gap_start - pad, int(times[0])), min(gap_end + pad, int(times[-1]))
     return Picture("idle", title, "RPCs", begin, end, series, connections=subject.alone)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...model.budget import CAUSES
 from ...tables import WINDOW_NOT_KNOWN, Ints
-from .model import Picture, Series, Subject, make_line
+from .model import Picture, Series, Subject, make_line, make_series
 
 _DATA = 0
 """Type of the frames that HTTP/2 windows count (RFC 9113 section 6.9)."""
@@ -19,23 +19,39 @@ _MOST_MARKS = 24
 
 
 def draw_flight(subject: Subject) -> Picture | None:
-    """Draw the bytes in flight of the blocked side, the window at its stops, and round trips."""
-    row = _find_longest(subject, "congestion_window", "delayed_ack")
+    """Draw the bytes in flight of the blocked side, the congestion window where it blocked, and round trips."""
+    row = _find_longest(subject, "congestion_window")
     if row is None:
         return None
     waits, side = subject.tables.waits, int(subject.tables.waits.direction[row])
     begin, end = _find_range(subject, row)
-    stops = _list_stops(subject, side, begin, end)
-    stops = stops[waits.congestion_window_bytes[stops] > 0]
-    limit = _hold(
-        waits.start_time_ns[stops] - subject.zero, waits.duration_ns[stops], waits.congestion_window_bytes[stops]
+    stops = _list_stops(subject, side, begin, end, "congestion_window")
+    starts = waits.start_time_ns[stops] - subject.zero
+    limit = _hold(starts, waits.duration_ns[stops], waits.congestion_window_bytes[stops])
+    series = (
+        _draw_in_flight(subject, side, begin, end),
+        Series("congestion window where it blocked", "limit", "congestion_window", limit),
     )
-    series = [_draw_in_flight(subject, side, begin, end)]
-    if len(stops):
-        series.append(Series("congestion window where it blocked", "limit", "congestion_window", limit))
-    title = f"Bytes in flight of {subject.ways()[side]} and the congestion window"
+    title = f"Bytes in flight of {subject.ways()[side]}, and the congestion window"
     marks = _mark_round_trips(subject, int(waits.flight_start_time_ns[row]) - subject.zero, begin, end)
-    return Picture("flight", title, "bytes", begin, end, tuple(series), marks=marks, connections=subject.alone)
+    return Picture("flight", title, "bytes", begin, end, series, marks=marks, connections=subject.alone)
+
+
+def draw_delayed_acks(subject: Subject) -> Picture | None:
+    """Draw the bytes in flight of the blocked side, with shades where it waits for their ACK."""
+    row = _find_longest(subject, "delayed_ack")
+    if row is None:
+        return None
+    waits, side = subject.tables.waits, int(subject.tables.waits.direction[row])
+    begin, end = _find_range(subject, row)
+    stops = _list_stops(subject, side, begin, end, "delayed_ack")
+    starts = waits.start_time_ns[stops] - subject.zero
+    series = (
+        _draw_in_flight(subject, side, begin, end),
+        make_series("waits for a delayed ACK", "shade", "delayed_ack", starts, starts + waits.duration_ns[stops]),
+    )
+    title = f"Bytes in flight of {subject.ways()[side]}, and its waits for an ACK"
+    return Picture("flight", title, "bytes", begin, end, series, connections=subject.alone)
 
 
 def _mark_round_trips(subject: Subject, first: int, begin: int, end: int) -> tuple[tuple[int, str], ...]:
@@ -119,12 +135,14 @@ def _find_range(subject: Subject, row: int) -> tuple[int, int]:
     return max(start - _AROUND * length, first), min(start + (1 + _AROUND) * length, last)
 
 
-def _list_stops(subject: Subject, side: int, begin: int, end: int) -> Ints:
-    """List the blocked intervals of a side that begin in a range, in the order of their starts."""
+def _list_stops(subject: Subject, side: int, begin: int, end: int, cause: str | None = None) -> Ints:
+    """List the blocked intervals of a side, or those of a cause, that begin in a range, in the order of their starts."""
     waits = subject.tables.waits
     rows = subject.of_connection(waits)
     starts = waits.start_time_ns[rows] - subject.zero
     rows = rows[(waits.direction[rows] == side) & (starts >= begin) & (starts <= end)]
+    if cause:
+        rows = rows[waits.cause[rows] == CAUSES.index(cause)]
     stops: Ints = rows[np.argsort(waits.start_time_ns[rows], kind="stable")][:_MOST_STOPS]
     return stops
 

@@ -59,7 +59,8 @@ function connectionItems(model, view, from, to, pixel) {
 /** Lists the causes of an RPC by place, with their time. */
 function partsOf(model, row) {
   const length = model.rpcs.duration_ns[row] + 1;
-  const parts = model.shares.filter(({ column }) => column[row] > 0).map(({ place, column }) => [place, (column[row] / 1000) * length]);
+  const parts = [];
+  for (const { place, column } of model.shares) if (column[row] > 0) parts.push([place, (column[row] / 1000) * length]);
   return parts.length ? parts : [[model.top[row], length]];
 }
 

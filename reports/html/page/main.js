@@ -13,6 +13,7 @@ async function library() {
 
 function begin(model, echarts) {
   const charts = [];
+  const latency = byId("latency"); // a page without RPCs has none
   const ways = {
     chosen: (item) => {
       if (!item) return;
@@ -50,13 +51,13 @@ function begin(model, echarts) {
   });
   const paint = (everything) => {
     timeline.build();
-    drawLatencies(model, echarts, byId("latency"), charts);
+    if (latency) drawLatencies(model, echarts, latency, charts);
     pictures.repaint(everything);
   };
   themes(paint);
-  new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(byId("latency"));
+  if (latency) new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(latency);
   choose(timeline, model.connections.size === 1 ? [...model.connections.keys()][0] : ALL);
-  drawLatencies(model, echarts, byId("latency"), charts);
+  if (latency) drawLatencies(model, echarts, latency, charts);
   copyButtons();
   sortableTables();
   search(byId("search"), byId("found"));

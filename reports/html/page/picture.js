@@ -1,6 +1,7 @@
 // Draws the pictures of findings: series of points in a few forms, over one axis of time.
 
-const MOST_DOTS = 20000; // calls of a picture; of more, the slowest and an even sample of the others
+const MOST_DOTS = 10000; // calls of a picture; of more, the slowest and an even sample of the others
+const MOST_FAILED = 2000;
 const LANE = 18;
 const LINES = ["step", "limit", "stack"];
 
@@ -15,13 +16,18 @@ class Pictures {
       this.seen.observe(figure);
       figure.querySelector("button.range")?.addEventListener("click", () => go(picture));
     }
-    new ResizeObserver(() => this.charts.forEach((chart) => chart.resize())).observe(document.body);
+    new ResizeObserver(() => this.resize()).observe(document.body);
   }
 
   draw(figure) {
     if (!figure.clientWidth || this.charts.has(figure)) return;
     this.charts.set(figure, drawPicture(this.model, this.echarts, figure, this.figures.get(figure), this.go));
     figure.dataset.drawn = "yes";
+  }
+
+  resize() {
+    if (this.width !== document.body.clientWidth) this.charts.forEach((chart) => chart.resize());
+    this.width = document.body.clientWidth;
   }
 
   /** Draws what was drawn again, or everything. */
@@ -38,6 +44,7 @@ function drawPicture(model, echarts, figure, picture, go) {
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const plot = figure.querySelector(".plot");
   const { lanes, kind } = picture;
+  const marks = [...picture.marks.map(([xAxis, name]) => ({ xAxis, name })), ...(kind === "latency" ? quantilesOf(model, picture) : [])];
   const series = kind === "latency" ? latencySeries(model, picture) : picture.series;
   if (lanes.length) plot.style.height = `${70 + LANE * lanes.length}px`;
   const chart = echarts.init(plot, null, { renderer: "canvas" });
@@ -58,7 +65,7 @@ function drawPicture(model, echarts, figure, picture, go) {
     yAxis: lanes.length
       ? { type: "category", inverse: true, data: lanes, axisLine: { show: false }, axisTick: { show: false }, axisLabel: { ...label, interval: 0, width: left - 12, overflow: "truncate" } }
       : { type: "value", ...(ends ? { min: ends[0], max: ends[1], axisTick: { customValues: ticks(...ends) } } : {}), name: picture.unit === "ns" ? "" : picture.unit, nameTextStyle: { ...label, align: "right" }, minInterval: picture.unit === "RPCs" ? 1 : undefined, splitNumber: 4, splitLine: { ...grey, show: !ends }, axisLabel: ends ? { ...label, customValues: ticks(...ends), formatter: (value) => plain(10 ** value) } : { ...label, formatter: (value) => amount(Math.abs(value), picture.unit) } },
-    series: series.map((one, place) => ({ ...drawSeries(one, colour, model, echarts), name: one.name, ...(place || !picture.marks.length ? {} : { markLine: markLines(picture.marks, colour) }) })),
+    series: series.map((one, place) => ({ ...drawSeries(one, colour, model, echarts), name: one.name, ...(place || !marks.length ? {} : { markLine: markLines(marks, colour) }) })),
   });
   chart.on("click", ({ seriesIndex, data }) => series[seriesIndex].form === "dots" && data[2] !== undefined && go(picture, data[2]));
   figure.querySelector(".keys").replaceChildren(...series.map(({ name, colour: key, form }) => element("li", {}, swatch(colour(key), form), name)));
@@ -118,20 +125,30 @@ function latencySeries(model, picture) {
     if (rpcs.status[row] !== 0 && rpcs.status[row] < 255) failed.push(point);
   }
   const series = [...causes].sort((a, b) => b[1].length - a[1].length).map(([cause, points]) => ({ name: facts.causes[cause], form: "dots", colour: facts.causes[cause], points }));
-  return failed.length ? [...series, { name: "failed", form: "rings", colour: "critical", points: failed.slice(0, MOST_DOTS / 10) }] : series;
+  return failed.length ? [...series, { name: "failed", form: "rings", colour: "critical", points: failed.slice(0, MOST_FAILED) }] : series;
 }
 
 function worstAndSample(rows, durations) {
-  const sorted = [...rows].sort((a, b) => durations[b] - durations[a]);
-  const rest = sorted.slice(MOST_DOTS / 2);
-  const every = rest.length / (MOST_DOTS / 2);
-  return [...sorted.slice(0, MOST_DOTS / 2), ...Array.from({ length: MOST_DOTS / 2 }, (_, place) => rest[Math.floor(place * every)])];
+  const sorted = Float64Array.from(rows, (row) => durations[row]).sort();
+  const least = sorted[rows.length - MOST_DOTS / 2];
+  const [worst, rest] = [[], []];
+  for (const row of rows) (durations[row] > least ? worst : rest).push(row);
+  const every = rest.length / (MOST_DOTS - worst.length);
+  return [...worst, ...Array.from({ length: MOST_DOTS - worst.length }, (_, place) => rest[Math.floor(place * every)])];
 }
 
 const markLines = (marks, colour) => ({
   silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dotted", opacity: 0.7 },
-  label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: marks.map(([xAxis, name]) => ({ xAxis, name })),
+  label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name },
+  data: marks.map((mark) => (mark.yAxis === undefined ? mark : { ...mark, label: { position: "insideEndTop" } })),
 });
+
+/** Lists the quantiles of the only method of a picture. */
+function quantilesOf({ facts }, { methods }) {
+  const names = methods.length ? methods : facts.methods;
+  const found = names.length === 1 ? facts.latencies.find(({ method }) => method === names[0]) : null;
+  return found ? apart(found.quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name }))).map(({ xAxis, name }) => ({ yAxis: xAxis, name })) : [];
+}
 
 function pictureWords(model, picture, series, params) {
   const [{ data, seriesIndex }] = params;

@@ -27,7 +27,7 @@ async function copied(code) {
 
 /** Makes the heads of large tables buttons that sort their rows. */
 function sortableTables() {
-  for (const table of document.querySelectorAll(".scroll table")) {
+  for (const table of document.querySelectorAll(".scroll table:not(.kept)")) {
     if (table.tBodies[0].rows.length < 2) continue;
     [...table.tHead.rows[0].cells].forEach((head, column) => {
       const button = element("button", { type: "button", className: "sort" }, ...head.childNodes);

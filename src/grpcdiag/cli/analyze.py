@@ -11,7 +11,6 @@ import typer
 from ..ahead import begun
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
-    NO_GRPC,
     Files,
     From,
     KeyLog,
@@ -25,6 +24,8 @@ from .support.common import (
     Trace,
     decoding,
     fail,
+    fail_without_rpcs,
+    has_content,
     how,
     one_after_the_other,
     progress,
@@ -149,15 +150,11 @@ def _analyze_whole(
         return analyse(files, chosen, report_progress)
     except NoGrpcError as error:
         seen = error.analysis
-        has_content = seen and (seen.tls or seen.findings or seen.other_requests or seen.client)
-        shown = format_ in (Format.json, *_FOR_CI) or (format_ is Format.terminal and has_content)
+        shown = format_ in (Format.json, *_FOR_CI) or (format_ is Format.terminal and has_content(seen))
         if seen is None or not shown:
             raise
         report(seen)
-        if seen.tls is None:
-            raise
-        text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "
-        fail(f"no gRPC traffic found: {text}the report has what is visible without them", NO_GRPC)
+        fail_without_rpcs(error)
 
 
 def _write_drawing(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..support.common import decoding, fail, progress, spooled, write
+from ..support.common import decoding, fail, fail_without_rpcs, has_content, progress, spooled, write
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions, Progress
@@ -20,14 +20,21 @@ Analyse = Callable[[list[str], "DecodeOptions", "Progress | None"], "Analysis"]
 
 
 def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool, analyse: Analyse) -> Analysis:
-    """Write the page and return its analysis."""
+    """Write the page and return its analysis. Without RPCs the page has what the connections show; the command ends."""
     if output is None and sys.stdout.isatty():
         fail("an HTML report cannot be shown in a terminal: name a file with -o", 2)
     with spooled(files) as paths, decoding():
+        from ...analyzer.decode.errors import NoGrpcError
         from ...analyzer.views.page_data import collect_page_data
 
+        error = None
         with progress(quiet) as report_progress:
-            analysis = analyse(paths, chosen, report_progress)
+            try:
+                analysis = analyse(paths, chosen, report_progress)
+            except NoGrpcError as raised:
+                if not has_content(raised.analysis):
+                    raise
+                analysis, error = raised.analysis, raised
         drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
         with progress(quiet) as report_progress:
             rows = collect_page_data(drawn, analysis, progress=report_progress, **chosen)
@@ -35,6 +42,8 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
     from ...reports import html
 
     write(html.render(analysis, rows), output)
+    if error:
+        fail_without_rpcs(error)
     return analysis
 
 

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeGuard, TypeVar
 
 import typer
 
 from ...interruption import Unfinished, scratch
 
 if TYPE_CHECKING:
+    from ...analyzer.decode.errors import NoGrpcError
     from ...analyzer.decode.runner import DecodeOptions
     from ...analyzer.selection.selection import Moment, WallTime
+    from ...analyzer.model.analysis import Analysis
 
 _Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
@@ -249,6 +251,19 @@ def decoding() -> Iterator[None]:
         fail(f"cannot write temporary files: {error}; TMPDIR sets their folder", 2)
     except UnicodeEncodeError:
         fail("the name of a file is not UTF-8: rename it, or pipe the capture to standard input (-)", UNREADABLE)
+
+
+def has_content(analysis: Analysis | None) -> TypeGuard[Analysis]:
+    """Say whether a report of a capture without RPCs has something to show."""
+    return bool(analysis and (analysis.tls or analysis.findings or analysis.other_requests or analysis.client))
+
+
+def fail_without_rpcs(error: NoGrpcError) -> NoReturn:
+    """Exit after the report of a capture without RPCs, and say why it has none."""
+    if error.analysis is None or error.analysis.tls is None:
+        fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "
+    fail(f"no gRPC traffic found: {text}the report has what is visible without them", NO_GRPC)
 
 
 @contextmanager
