@@ -29,7 +29,8 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|ev
 _LEGEND = (
     "!! blocked interval, ~~ silence of both sides; DATA.. continues later, ..DATA began earlier, END is END_STREAM; "
     "[n] is stream n. Lanes: maximum of bytes in flight, minimum of each window, which limits what the other side "
-    "sends; congestion windows (estimates), stream and connection windows are known only at the start of blocked intervals"
+    "sends; congestion windows (estimates), stream and connection windows are known only at the start of blocked "
+    "intervals"
 )
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
