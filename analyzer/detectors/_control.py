@@ -92,6 +92,41 @@ def find_storms(tables: Tables, load: Load, limits: StormLimits) -> tuple[Rows, 
     return np.flatnonzero(storm if storm.any() else reported), bool(storm.any())
 
 
+def explain_severity(tables: Tables, row: int, share: float, limits: StormLimits, *, storm: bool) -> str:
+    """Say why control packets that are this share of all are a storm, or are none."""
+    if not storm:
+        return (
+            f"This is normal for its library: it is a storm from {limits.share:.0%} of the packets on, or from "
+            f"{limits.paced_share:.0%} where {limits.streams} or more streams each send seldom."
+        )
+    if share >= limits.share:
+        return "They are most of the packets."
+    return f"{_name_slow_streams(tables, row)} each send seldom, so few such packets would do for many messages."
+
+
+def add_streams(tables: Tables, row: int, share: float, limits: StormLimits, *, storm: bool) -> str:
+    """Name the slow streams that make control packets a storm at a lower share, for its title."""
+    return f", for {_name_slow_streams(tables, row)}" if storm and share < limits.share else ""
+
+
+def _name_slow_streams(tables: Tables, row: int) -> str:
+    return f"{int(tables.connections.max_concurrent_rpcs[row]):,} slow streams"
+
+
+def show_second(tables: Tables, direction: int, kind: str, what: str) -> Iterator[Evidence]:
+    """Yield the ends of the second in which one side sent most packets of a kind: `ping` or `update`."""
+    d = tables.directions
+    most, first, last, begin, end = (
+        int(getattr(d, f"dense_{kind}{part}")[direction])
+        for part in ("s", "_first_packet", "_last_packet", "_first_time_ns", "_last_time_ns")
+    )
+    if most > 1:
+        sender = _shared.host(tables, direction // 2, direction % 2)
+        said = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that carry only"
+        yield Evidence(first, begin, f"{said} {what}")
+        yield Evidence(last, end, "the last of them")
+
+
 def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
     """Yield the first and the last packet of a connection, between which `what` was counted."""
     c = tables.connections

@@ -14,7 +14,7 @@ from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
-from ..tables import NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
+from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, milliseconds, severity
 from ._software import is_of, recognise_end
@@ -273,7 +273,8 @@ def began(tables: Tables, rpc: int) -> Evidence:
     rpcs = tables.rpcs
     name = tables.method_name(int(rpcs.method[rpc])) or "an RPC whose method is unknown"
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
-    return Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"{name} begins ({where})")
+    begins = "began before the capture; its first packet here" if rpcs.flags[rpc] & BEGUN_BEFORE else "begins"
+    return Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"{name} {begins} ({where})")
 
 
 def ended(tables: Tables, rpc: int, what: str) -> Evidence:

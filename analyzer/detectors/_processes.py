@@ -28,8 +28,6 @@ class WaitLimits(Struct, frozen=True, eq=False):
     """Intervals with a known thread at least (heuristic: fewer show no pattern)."""
     warning_share: float = 0.05
     """A warning from this share of RPC time, or of the connections' time (heuristic: above the variation of runs)."""
-    critical_share: float = 0.3
-    """Critical from this share of it (heuristic: nearly a third of it)."""
     examples: int = 3
     """Intervals shown as evidence (heuristic: enough to see a pattern)."""
 

@@ -56,6 +56,8 @@ ABOUT = About(
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
+    critical_share: float = 0.3
+    """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.1
     """Share of the time that was throttled (heuristic: below it the quota is used up now and then)."""
 

@@ -54,7 +54,7 @@ import numpy as np
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Tables
+from ..tables import Tables
 from . import _control, _figures, _settings, _shared, _software
 
 ID = "ping-storm"
@@ -104,7 +104,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     words = ", ".join(f"{number:,} {name}" for name, number in purposes.items() if number)
     return Finding(
         id=ID,
-        title=f"{rate:,.0f} packets a second carry only PINGs",
+        title=f"{rate:,.0f} packets a second carry only PINGs"
+        + _control.add_streams(tables, row, share, limits, storm=storm),
         severity="critical" if critical else "warning" if storm else "info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
@@ -121,7 +122,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
             f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
-            + ("" if storm else " This is normal for its library.")
+            f" {_control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(
@@ -148,26 +149,14 @@ def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
 def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterator[Evidence]:
     pings = tables.pings
     mine = np.flatnonzero(pings.connection == row)
-    yield from _show_second(tables, mine)
+    direction = 2 * row + int(np.argmax(tables.directions.dense_pings[2 * row : 2 * row + 2]))
+    yield from _control.show_second(tables, direction, "ping", "PINGs or their acknowledgements")
     for one in mine[: limits.examples].tolist():
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
         sender = _shared.host(tables, row, int(pings.direction[one]))
         yield Evidence(int(pings.packet[one]), int(pings.time_ns[one]), f"{kind} of {sender}")
     yield from _control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
-
-
-def _show_second(tables: Tables, rows: Ints) -> Iterator[Evidence]:
-    """Yield the first and the last PING of the second with most of them."""
-    pings, times = tables.pings, np.maximum.accumulate(tables.pings.time_ns[rows])
-    inside = np.searchsorted(times, times + 1_000_000_000) - np.arange(len(rows))
-    if inside.max(initial=0) > 1:
-        begin = int(np.argmax(inside))
-        first, last = int(rows[begin]), int(rows[begin + int(inside[begin]) - 1])
-        within = _shared.milliseconds(int(pings.time_ns[last]) - int(pings.time_ns[first]))
-        what = f"the first of {int(inside[begin]):,} PINGs and their acknowledgements within {within}"
-        yield Evidence(int(pings.packet[first]), int(pings.time_ns[first]), what)
-        yield Evidence(int(pings.packet[last]), int(pings.time_ns[last]), "the last of them")
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:

@@ -59,6 +59,8 @@ _READY = ("runnable", "other_processes")
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
+    critical_share: float = 0.3
+    """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.5
     """Share of the time in which threads were ready and did not run (measured: 10 to 41 %, 60 to 82 % when starved)."""
 

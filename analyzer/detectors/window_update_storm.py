@@ -50,7 +50,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
 from . import _control, _figures, _settings, _shared, _software
 
@@ -99,7 +99,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     counted = f"from here on {count:,} packets carry WINDOW_UPDATE and no data"
     return Finding(
         id=ID,
-        title=f"{rate:,.0f} packets a second carry only WINDOW_UPDATEs",
+        title=f"{rate:,.0f} packets a second carry only WINDOW_UPDATEs"
+        + _control.add_streams(tables, row, share, limits, storm=storm),
         severity="critical" if critical else "warning" if storm else "info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
@@ -114,11 +115,14 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "data_frames_received": data,
             "window_updates_per_data_frame": round(updates / max(data, 1), 3),
         },
-        evidence=(*_show_second(tables, 2 * row + side, end), *_control.show_span(tables, row, counted)),
+        evidence=(
+            *_control.show_second(tables, 2 * row + side, "update", "WINDOW_UPDATEs"),
+            *_control.show_span(tables, row, counted),
+        ),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry WINDOW_UPDATE and no data, "
             f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames."
-            + ("" if storm else " This is normal for its library.")
+            f" {_control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, side), end),
         references=(
@@ -131,16 +135,6 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "HTTP/2 windows."
         ),
     )
-
-
-def _show_second(tables: Tables, direction: int, sender: str) -> Iterator[Evidence]:
-    """Yield the ends of the second with most WINDOW_UPDATEs."""
-    d, most = tables.directions, int(tables.directions.dense_updates[direction])
-    begin, end = int(d.dense_update_first_time_ns[direction]), int(d.dense_update_last_time_ns[direction])
-    if most > 1:
-        what = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that carry only"
-        yield Evidence(int(d.dense_update_first_packet[direction]), begin, f"{what} WINDOW_UPDATEs")
-        yield Evidence(int(d.dense_update_last_packet[direction]), end, "the last of them")
 
 
 def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:

@@ -20,7 +20,6 @@ from ..model.analysis import (
 )
 from ..model.budget import named, total
 from ..model.text import count
-from ..model.tls import KEY_LOGS
 from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Processes, Tables
 from . import tls
 from .hops import describe_proxies
@@ -336,11 +335,10 @@ def why_no_grpc(tables: Tables) -> str:
     begun = tls.find_facts(tables)
     unread = tuple(one for one in begun if not one.is_unfinished)
     if unread:
-        ways = "; ".join(f"{log.implementation}: {log.how}" for log in KEY_LOGS)
         return (
             f"{len(unread):,} of {len(protocol):,} TCP connections are TLS without secrets. "
             f"{' '.join(tls.write_sentences(unread, tables))} Record the secrets with the capture and pass them with "
-            f"--keylog FILE. {ways}"
+            "--keylog FILE; grpcdiag analyze says how"
         )
     if tables.connections.unheard.any():
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]

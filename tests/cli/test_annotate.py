@@ -86,6 +86,20 @@ def without_comments(data: bytes) -> list[tuple[str, int, bytes]]:
     return found
 
 
+def test_the_length_of_frame_check_sequences_is_kept(tmp_path: Path) -> None:
+    """A pcap header gives it for all packets (here 4 octets), pcapng with each packet (epb_flags, bits 5 to 8)."""
+    data = bytearray(Path(recorded("rpc-errors.pcap")).read_bytes())
+    for word, flags in ((1, []), (1 | 1 << 26 | 2 << 29, [4 << 5])):
+        data[20:24] = struct.pack("<I", word)
+        (tmp_path / "in.pcap").write_bytes(data)
+        written = b"".join(Annotating([str(tmp_path / "in.pcap")], [(1, "grpcdiag")]).pieces())
+        bodies = [body for _, kind, body in blocks(written) if kind == 6]
+        assert [struct.unpack("<HHII", body[-12:])[2] for body in bodies if body[-12:-8] == b"\2\0\4\0"] == (
+            flags * len(bodies)
+        )
+        assert b"grpcdiag" in bodies[0]
+
+
 @pytest.mark.parametrize("name", [STALLS, "rpc-errors.pcap", "any.pcap", "truncated.pcap", "tls13-go-secrets.pcapng"])
 def test_the_same_packets(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"

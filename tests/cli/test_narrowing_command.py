@@ -10,6 +10,8 @@ import jsonschema
 import pytest
 from support import grpcdiag, recorded, recording, run_here
 
+from grpcdiag.analyzer.selection.selection import WallTime, after_first
+from grpcdiag.cli.support.common import moment
 from grpcdiag.reports import analysis_json
 
 RTT205 = recorded("rtt205-go-16000.pcap")
@@ -39,6 +41,32 @@ def test_the_json_says_what_was_narrowed() -> None:
     assert part["capture"] == whole["capture"]
 
 
+@pytest.mark.parametrize("begin", ["02:27:11.622432", "02:27:11.622432000Z", "2026-11-21T02:27:11.622432Z"])
+def test_times_by_the_clock_are_times_after_the_first_packet(begin: str) -> None:
+    """The capture begins at 02:27:09.622432 UTC."""
+    selected = ("--from", begin, "--to", "02:27:15"), ("--from", "2s", "--to", "5.377568s")
+    by_clock, after = (document(RTT205, *options)["narrowed"] for options in selected)
+    assert by_clock == after
+    assert after["rpcs"] == 2
+    tables = (run_here("waits", RTT205, *options, "--format", "csv").text for options in selected)
+    assert len(set(tables)) == 1
+    drawn = (run_here("timeline", RTT205, "-c", "0", *options).text for options in selected)
+    assert len(set(drawn)) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "time", "after"),
+    [("10:00:00", "10:00:01", 1), ("10:00:00", "09:00", -3600), ("23:59:00", "00:01", 120), ("14:00", "02:00", 43_200)],
+)
+def test_a_time_of_day_is_on_the_day_of_the_first_packet_or_on_the_next(first: str, time: str, after: int) -> None:
+    wanted = moment(time)
+    assert isinstance(wanted, WallTime)
+    begin = moment(f"2026-11-21T{first}")
+    assert isinstance(begin, WallTime)
+    assert after_first(wanted, begin.ns) == after * 10**9
+    assert after_first(begin, begin.ns - 5) == 5
+
+
 def test_the_terminal_says_it_too() -> None:
     text = run_here("analyze", RTT205, "--to", "2s").text
     assert "selected: 1 of 5 RPCs (20.0% of RPC time), starting to 2 s; packets, bytes and notes" in " ".join(
@@ -65,6 +93,10 @@ def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) 
         (["--from", "100"], "none of 5 RPCs is selected"),
         (["--from", "2", "--to", "1"], "--from is after --to"),
         (["--from", "soon"], "'soon' is not a time"),
+        (["--from", "24:00"], "'24:00' is not a time in UTC"),
+        (["--from", "2026-02-30T10:00"], "is not a time in UTC"),
+        (["--from", "10:00.5"], "is not a time in UTC"),
+        (["--from", "2026-11-21T02:27:12Z", "--to", "2026-11-21 02:27:11.9"], "--from is after --to"),
         (["--connection", "-1"], "-1"),
         (["--top", "0"], "0"),
     ],

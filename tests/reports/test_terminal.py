@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
+from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
@@ -153,6 +153,14 @@ def test_a_finding_shows_a_part_and_says_where_the_rest_is() -> None:
     assert "grpcdiag timeline FILE --connection 7 --from 2.823 --to 3.030" in blocks["finding-7"]
     assert "part of finding-1;" in blocks["finding-10"]
     assert "no latency cost measured" in blocks["finding-15"]
+
+
+def test_failed_calls_are_the_cost_of_a_finding() -> None:
+    """As many as the client counted."""
+    statuses = recording("rpc-errors").report["status"]
+    failed = sum(number for name, number in statuses.items() if name != "0 OK")
+    text = " ".join(terminal.render(named("rpc-errors.pcap")).split())
+    assert f" {failed} RPCs failed; confidence high; connection 0;" in text
 
 
 def test_the_packets_of_a_finding_are_in_the_time_line_it_names() -> None:

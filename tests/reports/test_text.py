@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from rich.style import Style
 
-from grpcdiag.analyzer.model.text import count, duration, size
+from grpcdiag.analyzer.model.text import count, duration, size, utc
+from grpcdiag.reports.shared.drawing import CAUSE_STYLES, GOOD, SEVERITY_STYLES
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,32 @@ def test_count() -> None:
     assert count(0, "packet") == "0 packets"
     assert count(1_234_567, "RPC") == "1,234,567 RPCs"
     assert count(2, "box", "boxes") == "2 boxes"
+
+
+@pytest.mark.parametrize(
+    ("ns", "day_of", "text"),
+    [
+        (0, None, "1970-01-01 00:00:00.000000"),
+        (1_795_305_004_858_945_999, None, "2026-11-21 23:50:04.858945"),
+        (1_795_305_004_858_945_000, 1_795_200_000_000_000_000, "2026-11-21 23:50:04.858945"),
+        (1_795_305_004_858_945_000, 1_795_304_000_000_000_000, "23:50:04.858945"),
+        (-1, 0, "1969-12-31 23:59:59.999999"),
+        ((1 << 63) - 1, None, "2262-04-11 23:47:16.854775"),
+        (-(1 << 63), None, "1677-09-21 00:12:43.145224"),
+    ],
+)
+def test_utc(ns: int, day_of: int | None, text: str) -> None:
+    """With its date, unless another time shows the day."""
+    assert utc(ns, day_of) == text
+
+
+@pytest.mark.parametrize("style", sorted({*CAUSE_STYLES.values(), *SEVERITY_STYLES.values(), GOOD} - {"default"}))
+def test_colours_are_readable_on_black_and_on_white(style: str) -> None:
+    """A contrast of 3 or more (WCAG 2.2, 1.4.11), of colours that no terminal redefines."""
+    colour = Style.parse(style).color
+    assert colour is not None
+    assert (colour.number or 0) >= 16
+    parts = (channel / 255 for channel in colour.get_truecolor())
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    luminance = sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    assert min(1.05 / (luminance + 0.05), (luminance + 0.05) / 0.05) >= 3

@@ -33,7 +33,9 @@ pub struct Habits {
     message_packet: u32,
     /// The interval in which a message ended last.
     interval: Interval<INTERVAL>,
-    /// The second with the last packet that carried WINDOW_UPDATE alone.
+    /// The second with the last packet that carried PINGs alone, or their acknowledgements.
+    pings: Interval<SECOND>,
+    /// The second with the last packet that carried WINDOW_UPDATE and nothing of an RPC.
     updates: Interval<SECOND>,
     row: DirectionRow,
 }
@@ -69,8 +71,8 @@ impl Default for Habits {
     fn default() -> Self {
         let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
         let frames = Default::default();
-        let (interval, updates) = (Interval::default(), Interval::default());
-        Self { frames, content: 0, message_packet: 0, interval, updates, row }
+        let (interval, pings, updates) = (Interval::default(), Interval::default(), Interval::default());
+        Self { frames, content: 0, message_packet: 0, interval, pings, updates, row }
     }
 }
 
@@ -123,6 +125,15 @@ impl Habits {
         row.ping_ack_packets += holds(content::PING_ACK);
         row.window_update_packets += holds(content::WINDOW_UPDATE);
         row.settings_packets += holds(content::SETTINGS);
+        if self.content & (content::PING | content::PING_ACK) != 0 {
+            self.pings.add(at);
+            if self.pings.packets > row.dense_pings {
+                row.dense_pings = self.pings.packets;
+                row.dense_ping_first_packet = self.pings.begins.packet;
+                row.dense_ping_first_time_ns = self.pings.begins.time;
+                (row.dense_ping_last_packet, row.dense_ping_last_time_ns) = (at.packet, at.time);
+            }
+        }
         if self.content & content::WINDOW_UPDATE != 0 {
             self.updates.add(at);
             if self.updates.packets > row.dense_updates {
@@ -233,17 +244,22 @@ mod tests {
     }
 
     #[test]
-    fn the_second_with_most_updates() {
+    fn the_second_with_most_updates_and_pings() {
         let mut habits = Habits::default();
         for (packet, time) in
             [(1, 0), (2, 999 * MS), (3, 1_000 * MS), (4, 1_001 * MS), (5, 1_999 * MS), (6, 2_000 * MS)]
         {
             habits.packet_begins(None, false);
             habits.frame_begins(FrameType::WINDOW_UPDATE);
+            if packet == 5 {
+                habits.frame_begins(FrameType::PING);
+                habits.ping_ack();
+            }
             habits.packet_ends(At::new(packet, time));
         }
         let row = habits.row();
         assert_eq!((row.dense_updates, row.dense_update_first_packet, row.dense_update_last_packet), (3, 3, 5));
+        assert_eq!((row.dense_pings, row.dense_ping_first_packet, row.dense_ping_last_packet), (1, 5, 5));
         assert_eq!((row.dense_update_first_time_ns, row.dense_update_last_time_ns), (1_000 * MS, 1_999 * MS));
     }
 

@@ -39,6 +39,8 @@ table!(
         first_message_time_ns: i64, last_message_time_ns: i64, busy_intervals: u32,
         dense_packets: u32, dense_first_packet: u32, dense_last_packet: u32,
         dense_first_time_ns: i64, dense_last_time_ns: i64,
+        dense_pings: u32, dense_ping_first_packet: u32, dense_ping_last_packet: u32,
+        dense_ping_first_time_ns: i64, dense_ping_last_time_ns: i64,
         dense_updates: u32, dense_update_first_packet: u32, dense_update_last_packet: u32,
         dense_update_first_time_ns: i64, dense_update_last_time_ns: i64,
         bdp_pings: u32, keepalive_pings: u32, drain_pings: u32,
