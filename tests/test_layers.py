@@ -17,11 +17,12 @@ from generating.rooms import LAYERS, list_files, list_imports, read_arrows
 # Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
 # core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
 ARROWS = {
+    "analyzer.limits": "",
     "analyzer.tables": "_core",
     "analyzer.model": "_core analyzer.tables",
     "analyzer.summary": "_core analyzer.tables analyzer.model",
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.detectors": "_core analyzer.limits analyzer.tables analyzer.model analyzer.summary",
     "analyzer.processes": "_core analyzer.tables analyzer.decode",
     "analyzer.sidecar": "analyzer.tables analyzer.model analyzer.processes",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
@@ -63,7 +64,7 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
+    "cli.support": "files analyzer.limits analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
     "analyzer.sidecar analyzer.measured reports.compare "
     "analyzer.two_captures "
     "reports.shared "

@@ -27,6 +27,7 @@ from .support.common import (
     write,
 )
 from .support.completion import severities
+from .support.config import hide_methods
 from .support.gate import end_if_met, parse_rules
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
@@ -179,4 +180,4 @@ def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> Analy
     with decoding(), progress(quiet) as report_progress:
         tables = decode([path], rpc_rows=False, progress=report_progress, **reading)
         analysis = of_capture([path], tables, *find_sidecar([name]), report_progress, **reading)
-    return replace(analysis, files=(name,))
+    return hide_methods(replace(analysis, files=(name,)))

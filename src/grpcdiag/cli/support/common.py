@@ -169,8 +169,18 @@ def suggest(name: str, known: list[str]) -> str:
 def how(
     ports: list[int] | None, keylog: Path | None, memory: int | None = None, *, show_messages: bool = False
 ) -> DecodeOptions:
-    """Collect the options for decoding captures; an unreadable key log ends the command."""
-    chosen: DecodeOptions = {"ports": ports or []}
+    """Collect the options for decoding captures; an unreadable key log ends the command.
+
+    The configuration file says what the command line does not.
+    """
+    from .config import apply_config
+
+    config = apply_config()
+    chosen: DecodeOptions = {"ports": ports or list(config.settings.ports)}
+    if keylog is None and config.keylog:
+        keylog = config.keylog
+        if not keylog.is_file():  # a pipe would block, a device may be endless
+            fail(f"{keylog}, which {config.file} names, is no regular file", UNREADABLE)
     if show_messages:
         chosen["errors"] = True
     if memory is not None:
