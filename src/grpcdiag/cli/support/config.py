@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from .common import fail, suggest
+from .messages import fail, suggest
 
 if TYPE_CHECKING:
     from ...analyzer.model.analysis import Analysis, MethodFacts
