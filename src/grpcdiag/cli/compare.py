@@ -49,6 +49,7 @@ class Format(StrEnum):
     terminal = "terminal"
     json = "json"
     markdown = "markdown"
+    html = "html"
     sarif = "sarif"
     junit = "junit"
 
@@ -120,6 +121,10 @@ def _render(found: Comparison, format_: Format, output: Path | None) -> str:
         from ..reports.compare import markdown
 
         return markdown.render(found)
+    if format_ is Format.html:
+        from ..reports.compare import html
+
+        return html.render(found)
     if format_ in (Format.sarif, Format.junit):
         from .formats.ci import render_comparison
 
