@@ -17,11 +17,12 @@ from generating.rooms import LAYERS, list_files, list_imports, read_arrows
 # Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
 # core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
 ARROWS = {
+    "analyzer.limits": "",
     "analyzer.tables": "_core",
     "analyzer.model": "_core analyzer.tables",
     "analyzer.summary": "_core analyzer.tables analyzer.model",
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.detectors": "_core analyzer.limits analyzer.tables analyzer.model analyzer.summary",
     "analyzer.processes": "_core analyzer.tables analyzer.decode",
     "analyzer.sidecar": "analyzer.tables analyzer.model analyzer.processes",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
@@ -44,9 +45,9 @@ ARROWS = {
     "analyzer.hops reports.shared reports.terminal",
     "reports.analysis_json": "analyzer.model",
     "reports.openmetrics": "analyzer.model",
-    "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
-    "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
+    "reports.compare": "_core analyzer.model reports.shared reports.analysis_json reports.html",
+    "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
@@ -63,7 +64,7 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
+    "cli.support": "files analyzer.limits analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
     "analyzer.sidecar analyzer.measured reports.compare "
     "analyzer.two_captures "
     "reports.shared "

@@ -106,6 +106,10 @@ class Reading:
         except BaseException as error:  # raised again in the waiting thread
             self._error = error
 
+    def stop(self) -> None:
+        """Stop reading: nobody needs the result."""
+        self._stopped = True
+
     def finish(self, progress: Progress | None = None) -> dict[str, Any]:
         """Wait for the end and give what the core found; `tables.tables_of` makes tables of it. Raises CaptureError."""
         try:

@@ -48,6 +48,8 @@ class Detector(Struct, frozen=True, eq=False):
     page: str
     """Its explanation, with the headings of `HEADINGS`."""
     detect: Callable[[Tables], Iterator[Finding | Skipped]]
-    """Runs it with its default limits."""
+    """Runs it with its limits."""
     about: About
     """How its finding is treated."""
+    limits: Struct
+    """Its default limits."""

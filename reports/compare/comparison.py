@@ -42,6 +42,15 @@ class Comparison(Struct, frozen=True):
     scaling: Scaling | None
     outcomes: tuple[Outcome, ...]
     """Results of the rules of `--fail-on`."""
+    baselines: tuple[Run, ...] = ()
+    """More captures like the first."""
+
+    @property
+    def others(self) -> tuple[Difference, ...]:
+        """List the differences that the verdict does not state."""
+        curve = self.scaling is not None
+        rest = (d for d in self.differences if not (curve and d.what == "throughput"))
+        return tuple(d for d in rest if d.sentence not in self.verdict)
 
 
 def compare(
@@ -52,7 +61,7 @@ def compare(
     `baselines` are more captures like the first: only what differs from all of them is a difference.
     """
     every = runs(documents)
-    like_first = [Run(f"baseline {number}", run.analysis) for number, run in enumerate(runs(baselines), start=2)]
+    like_first = tuple(Run(f"baseline {place}", run.analysis) for place, run in enumerate(runs(baselines), start=2))
     curve = scaling(every)
     return Comparison(
         runs=every,
@@ -66,6 +75,7 @@ def compare(
         changes=changes(every),
         scaling=curve,
         outcomes=judge(rules, every, like_first),
+        baselines=like_first,
     )
 
 

@@ -38,8 +38,7 @@ def _list_blocks(c: Comparison) -> Iterator[Block]:
             for outcome in c.outcomes
         ]
         yield Block(f"### Rules\n\n{table(('Result', 'Rule', 'Capture', 'Figures'), rows[:MOST_ROWS])}")
-    rest = [d.sentence for d in c.differences if d.sentence not in c.verdict]
-    lines = [prose(line, NOTE) for line in (*rest, *(f"Note: {note}" for note in c.notes))]
+    lines = [prose(line, NOTE) for line in (*(d.sentence for d in c.others), *(f"Note: {note}" for note in c.notes))]
     yield Block(f"### Other differences\n\n{items(lines[:MOST_ROWS])}" if lines else "", "other differences", 10)
     if c.scaling:
         yield Block(f"### Scaling\n\n{_show_scaling(c.scaling)}", "scaling", 11)

@@ -54,7 +54,7 @@ def _list_parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
     yield _show_captures(c.runs)
     yield Text()
     yield Panel(Text(safe(c.verdict)), title="difference" if c.scaling is None else "scaling", title_align="left")
-    rest = [d for d in c.differences if d.sentence not in c.verdict and not (c.scaling and d.what == "throughput")]
+    rest = c.others
     if rest:
         yield Text("other differences", style="bold")
         yield pair(((" -", Text(safe(d.sentence))) for d in rest[:MOST_DIFFERENCES]), gap=1)

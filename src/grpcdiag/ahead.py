@@ -31,5 +31,9 @@ def read_ahead(arguments: Sequence[str]) -> None:
 
 
 def begun(files: Sequence[str], how: DecodeOptions) -> Reading | None:
-    """The reading that has begun, once, if it is of these files in this way."""
-    return _begun.pop(files[0], None) if len(files) == 1 and how == _PLAIN else None
+    """The reading that has begun, once, if it is of these files in this way; one of another way is stopped."""
+    reading = _begun.pop(files[0], None) if len(files) == 1 else None
+    if reading is None or how == _PLAIN:
+        return reading
+    reading.stop()
+    return None

@@ -62,12 +62,18 @@ def of_arguments(arguments: list[str]) -> typer.Typer:
 
 def _options(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Say which configuration file is read."),
 ) -> None:
     if version:
         from ..analyzer import _core
 
         typer.echo(f"grpcdiag {_core.__version__}")
         raise typer.Exit
+    if verbose:
+        from .support.common import say
+        from .support.config import read_config
+
+        say(f"configuration: {read_config().describe()}")
 
 
 def __getattr__(name: str) -> typer.Typer:

@@ -33,6 +33,7 @@ from .support.common import (
     refuse_own_input,
     write,
 )
+from .support.config import hide_methods
 from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
@@ -110,7 +111,7 @@ def command(
     refuse_mixed_input(files)
     rules = parse_rules(fail_on or (), baseline=False)
     records = read_records(client or ())
-    analyse = partial(_analyze, records=records, clock=clock)
+    analyse = partial(_analyze_shown, records=records, clock=clock)
     report = partial(
         _report, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
     )
@@ -127,7 +128,7 @@ def command(
                 from ..analyzer.selection.selection import Selection
 
                 chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
-                analysis = _analyze_part(files, chosen, options, report_progress)
+                analysis = hide_methods(_analyze_part(files, chosen, options, report_progress))
             else:
                 analysis = _analyze_whole(files, options, report_progress, report, chosen_format, analyse)
         report(analysis)
@@ -198,6 +199,16 @@ def _report(
             write(terminal.render(analysis, width=width, colour=colour, top=top), output)
         else:
             write(terminal.render_screen(analysis, width=width, colour=colour), output)
+
+
+def _analyze_shown(
+    files: list[str],
+    chosen: DecodeOptions,
+    report_progress: Progress | None,
+    records: Records = (),
+    clock: ClockChoice | None = None,
+) -> Analysis:
+    return hide_methods(_analyze(files, chosen, report_progress, records, clock))
 
 
 def _analyze(

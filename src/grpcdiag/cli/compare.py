@@ -27,6 +27,7 @@ from .support.common import (
     write,
 )
 from .support.completion import severities
+from .support.config import hide_methods
 from .support.gate import end_if_met, parse_rules
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
@@ -48,6 +49,7 @@ class Format(StrEnum):
     terminal = "terminal"
     json = "json"
     markdown = "markdown"
+    html = "html"
     sarif = "sarif"
     junit = "junit"
 
@@ -119,6 +121,10 @@ def _render(found: Comparison, format_: Format, output: Path | None) -> str:
         from ..reports.compare import markdown
 
         return markdown.render(found)
+    if format_ is Format.html:
+        from ..reports.compare import html
+
+        return html.render(found)
     if format_ in (Format.sarif, Format.junit):
         from .formats.ci import render_comparison
 
@@ -179,4 +185,4 @@ def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> Analy
     with decoding(), progress(quiet) as report_progress:
         tables = decode([path], rpc_rows=False, progress=report_progress, **reading)
         analysis = of_capture([path], tables, *find_sidecar([name]), report_progress, **reading)
-    return replace(analysis, files=(name,))
+    return hide_methods(replace(analysis, files=(name,)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .support.common import write
+from .support.config import read_config
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def command(
     for row in doctor.settings():
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
-    last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
+    configured = f"configuration file: {safe(read_config().describe())}"
+    last = Text(f"\n{configured}\n\n{f'{missing} missing' if missing else 'nothing is missing'}")
     drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
     write(drawn, None)
     if missing:

@@ -32,6 +32,7 @@ from .support.common import (
     spooled,
     write,
 )
+from .support.config import read_config
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def command(
     try:
         second = version()
         with spooled(files) as paths, scratch("grpcdiag-") as folder:  # standard input is read twice
-            comparison, tables = _compare(paths, folder, how(port, keylog, memory), keylog, quiet)
+            secrets = keylog or read_config().keylog
+            comparison, tables = _compare(paths, folder, how(port, keylog, memory), secrets, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)
     names = list(files) if "-" in files else [file["name"] for file in tables.capture["files"]]

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeGuard, TypeVar
@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeGuard, TypeVar
 import typer
 
 from ...interruption import Unfinished, scratch
+from .config import apply_config
+from .messages import fail as fail
+from .messages import say as say
+from .messages import suggest as suggest
 
 if TYPE_CHECKING:
     from ...analyzer.decode.errors import NoGrpcError
     from ...analyzer.decode.runner import DecodeOptions
-    from ...analyzer.selection.selection import Moment, WallTime
     from ...analyzer.model.analysis import Analysis
+    from ...analyzer.selection.selection import Moment, WallTime
 
 _Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
@@ -170,33 +174,19 @@ def one_after_the_other(from_: Any, to: Any) -> None:
         raise typer.BadParameter("--from is after --to")
 
 
-def say(message: str) -> None:
-    """Print a message on standard error; control characters in names of files are escaped."""
-    from ...analyzer.model.text import safe
-
-    with suppress(OSError):  # a message that cannot be written changes no exit code
-        typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Print an error on standard error and exit."""
-    say(message)
-    raise typer.Exit(code)
-
-
-def suggest(name: str, known: list[str]) -> str:
-    """Name those among the known names that somebody may have meant, or all."""
-    from difflib import get_close_matches
-
-    near = [one for one in known if name and name in one] or get_close_matches(name, known)
-    return f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
-
-
 def how(
     ports: list[int] | None, keylog: Path | None, memory: int | None = None, *, show_messages: bool = False
 ) -> DecodeOptions:
-    """Collect the options for decoding captures; an unreadable key log ends the command."""
-    chosen: DecodeOptions = {"ports": ports or []}
+    """Collect the options for decoding captures; an unreadable key log ends the command.
+
+    The configuration file says what the command line does not.
+    """
+    config = apply_config()
+    chosen: DecodeOptions = {"ports": ports or list(config.settings.ports)}
+    if keylog is None and config.keylog:
+        keylog = config.keylog
+        if not keylog.is_file():  # a pipe would block, a device may be endless
+            fail(f"{keylog}, which {config.file} names, is no regular file", UNREADABLE)
     if show_messages:
         chosen["errors"] = True
     if memory is not None:

@@ -14,13 +14,19 @@ from ...analyzer.sidecar.names import (
     processes,
     samples,
 )
+from .config import list_notes, read_config
 
 if TYPE_CHECKING:
     from ...analyzer.sidecar.read import Sidecar
 
 
 def find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]:
-    """Find and read the sidecar of a capture; give a note if it cannot be used."""
+    """Find and read the sidecar of a capture; give notes if it cannot be used, and on the configuration."""
+    sidecar, notes = _find_sidecar(files)
+    return sidecar, (*notes, *list_notes(read_config()))
+
+
+def _find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]:
     found = {path for file in files if (path := _find_description(file))}
     if len(found) != 1:
         return None, ()

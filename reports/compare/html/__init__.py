@@ -1,0 +1,48 @@
+"""Render a comparison as one page that loads and sends nothing, in the style of the page of one capture."""
+
+from __future__ import annotations
+
+import functools
+from importlib.resources import files
+
+from jinja2 import FunctionLoader
+from markupsafe import Markup
+
+from ....analyzer import _core
+from ...html import page, said
+from .. import words
+from ..comparison import Comparison
+from . import charts
+
+MOST_ROWS = 200
+"""Most rows of a table."""
+
+
+def render(comparison: Comparison) -> str:
+    """Render the page as text."""
+    style = page.asset("style.css") + _read_asset("style.css")
+    policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
+    policy += "base-uri 'none'; form-action 'none'"
+    text: str = (
+        page.environment(_LOADER)
+        .get_template("compare.html.j2")
+        .render(
+            c=comparison,
+            said=said,
+            words=words,
+            charts=charts,
+            most=MOST_ROWS,
+            policy=Markup(policy),  # made of constants and base64 alone
+            style=Markup(style),
+            version=_core.__version__,
+        )
+    )
+    return text
+
+
+@functools.cache
+def _read_asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+_LOADER = FunctionLoader(lambda name: _read_asset(name) if name == "compare.html.j2" else None)

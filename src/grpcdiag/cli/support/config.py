@@ -1,0 +1,201 @@
+"""The configuration file: `grpcdiag.toml`, or `[tool.grpcdiag]` of `pyproject.toml`.
+
+A downloaded folder may hold one. So it can name no commands and no outputs, reports say what it changes, and files of
+other users are not read. The command line takes precedence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from .messages import fail, suggest
+
+if TYPE_CHECKING:
+    from ...analyzer.model.analysis import Analysis, MethodFacts
+
+VARIABLE = "GRPCDIAG_CONFIG"
+"""Environment variable with the file's path; empty for none."""
+MOST_BYTES = 1 << 20
+"""Largest configuration file."""
+OWN, SHARED = "grpcdiag.toml", "pyproject.toml"
+_TABLE = "tool.grpcdiag"
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of the file."""
+
+    ports: Annotated[tuple[Annotated[int, Meta(ge=1, le=65535)], ...], Meta(max_length=1000)] = ()
+    """Ports to decode as HTTP/2, as --port."""
+    keylog: str | None = None
+    """TLS secrets, as --keylog; relative to the file."""
+    hide: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(max_length=100)] = ()
+    """Methods that are left out of reports, as patterns."""
+    limits: Mapping[str, Mapping[str, int | float]] = {}
+    """Limits of detectors, by finding and name."""
+
+
+class Config(Struct, frozen=True):
+    """The file that was found, and what it says."""
+
+    file: Path | None = None
+    settings: Settings = Settings()
+    refused: tuple[str, ...] = ()
+    """Files that were not read, and why."""
+
+    @property
+    def keylog(self) -> Path | None:
+        """Give the path of the key log, which is relative to the file."""
+        named = self.settings.keylog
+        return self.file.parent / named if self.file and named else None
+
+    def describe(self) -> str:
+        """Say which file is read, and which settings it has."""
+        own = Settings()
+        keys = [key for key in Settings.__struct_fields__ if getattr(self.settings, key) != getattr(own, key)]
+        found = f"{self.file} ({', '.join(keys) or 'no settings'})" if self.file else "none found"
+        return "; ".join([found, *self.refused])
+
+
+class ConfigError(Exception):
+    """A configuration file is invalid; the message says why."""
+
+
+def read_config() -> Config:
+    """Find and read the configuration; an invalid one ends the command."""
+    try:
+        return _find_config()
+    except ConfigError as error:
+        fail(str(error), 2)
+
+
+def _find_config() -> Config:
+    """Read the file that the environment names, or the nearest one in this folder or above. Raises ConfigError."""
+    if VARIABLE in os.environ:
+        named = os.environ[VARIABLE]
+        return _read_named(Path(named)) if named else Config()
+    refused: list[str] = []
+    try:
+        here = Path.cwd()
+    except OSError:  # it was removed
+        return Config()
+    for path in (folder / name for folder in (here, *here.parents) for name in (OWN, SHARED)):
+        try:
+            text = _read_own(path)
+        except OSError:
+            continue
+        except ConfigError as error:
+            refused.append(str(error))
+            continue
+        if path.name == OWN or _TABLE.encode() in text:
+            return _parse(path, text, tuple(refused))
+    return Config(refused=tuple(refused))
+
+
+def _read_named(path: Path) -> Config:
+    try:
+        return _parse(path.absolute(), _read_own(path), ())
+    except OSError as error:
+        raise ConfigError(f"{path}: the configuration cannot be read: {error.strerror}") from None
+
+
+def _read_own(path: Path) -> bytes:
+    """Read a regular file that, as a link to it, belongs to this user or to root. Raises OSError, ConfigError."""
+    linked = path.lstat()
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        facts = os.fstat(file.fileno())
+        if not {linked.st_uid, facts.st_uid} <= {os.geteuid(), 0}:
+            raise ConfigError(f"{path} is not read: it belongs to another user")
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MOST_BYTES:
+            raise ConfigError(f"{path} is not read: it is no regular file below {MOST_BYTES >> 20} MiB")
+        return file.read(MOST_BYTES)
+
+
+def _parse(path: Path, text: bytes, refused: tuple[str, ...]) -> Config:
+    """Parse the settings. Raises ConfigError."""
+    import tomllib
+
+    try:
+        document: Any = tomllib.loads(text.decode())
+        if path.name == SHARED:
+            document = document.get("tool", {}).get("grpcdiag", {})
+        _check_keys(document)
+        settings = msgspec.convert(document, Settings)
+        _make_limits(settings)
+    except RecursionError:
+        raise ConfigError(f"{path}: too deeply nested") from None
+    except (ValueError, AttributeError, ConfigError) as error:  # of TOML, of UTF-8, of msgspec
+        raise ConfigError(f"{path}: {error}") from None
+    return Config(path, settings, refused)
+
+
+def _check_keys(document: Mapping[str, Any]) -> None:
+    known = list(Settings.__struct_fields__)
+    for key in document:
+        if key not in known:
+            raise ConfigError(f"unknown key {key[:80]!r}; {suggest(key[:80], known)}")
+
+
+def _make_limits(settings: Settings) -> dict[str, Struct]:
+    """Make the limits of the detectors that the file changes. Raises ConfigError."""
+    if not settings.limits:
+        return {}
+    from ...analyzer.detectors import change_limits
+    from ...analyzer.limits import LimitError
+
+    try:
+        return {name: change_limits(name, values) for name, values in settings.limits.items()}
+    except LimitError as error:
+        advice = f": {error.name[:80]!r}; {suggest(error.name[:80], error.known)}" if error.known else ""
+        raise ConfigError(f"limits: {error}{advice}") from None
+
+
+def apply_config() -> Config:
+    """Read the configuration, and let detectors use its limits."""
+    from ...analyzer.limits import CHANGED
+
+    config = read_config()
+    CHANGED.set(_make_limits(config.settings))
+    return config
+
+
+def list_notes(config: Config) -> Iterator[str]:
+    """Say what the configuration changes in a report besides hiding methods."""
+    changed = [
+        f"{finding}.{name} = {value:g}"
+        for finding, values in config.settings.limits.items()
+        for name, value in values.items()
+    ]
+    if changed:
+        yield f"{config.file} changes limits of detectors: {', '.join(changed[:20])}"
+
+
+def hide_methods(analysis: Analysis) -> Analysis:
+    """Leave out the methods that the configuration hides, with a note; totals and findings keep them."""
+    from fnmatch import fnmatchcase
+
+    from msgspec.structs import replace
+
+    from ...analyzer.model.text import count
+
+    config = read_config()
+    if not config.settings.hide:
+        return analysis
+
+    def is_shown(method: MethodFacts) -> bool:
+        return not method.method or not any(fnmatchcase(method.method, one) for one in config.settings.hide)
+
+    shown = tuple(filter(is_shown, analysis.methods))
+    if len(shown) == len(analysis.methods):
+        return analysis
+    methods = count(len(analysis.methods) - len(shown), "method")
+    rpcs = count(sum(method.rpcs for method in analysis.methods) - sum(method.rpcs for method in shown), "RPC")
+    note = f"{config.file} hides {methods} with {rpcs}; totals, time by cause and findings include them"
+    quality = replace(analysis.quality, warnings=(*analysis.quality.warnings, note))
+    return replace(analysis, methods=shown, quality=quality)

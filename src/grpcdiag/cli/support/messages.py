@@ -1,0 +1,30 @@
+"""Messages on standard error, and errors with their exit codes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NoReturn
+
+import typer
+
+
+def say(message: str) -> None:
+    """Print a message on standard error; control characters in names of files are escaped."""
+    from ...analyzer.model.text import safe
+
+    with suppress(OSError):  # a message that cannot be written changes no exit code
+        typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print an error on standard error and exit."""
+    say(message)
+    raise typer.Exit(code)
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """Name those among the known names that somebody may have meant, or all."""
+    from difflib import get_close_matches
+
+    near = [one for one in known if name and name in one] or get_close_matches(name, known)
+    return f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
