@@ -61,12 +61,12 @@ def of_arguments(arguments: list[str]) -> typer.Typer:
 
 
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    version: bool = typer.Option(False, "--version", help="Print version, commit and build, and exit."),
 ) -> None:
     if version:
-        from ..analyzer import _core
+        from ..version import describe_version
 
-        typer.echo(f"grpcdiag {_core.__version__}")
+        typer.echo(describe_version())
         raise typer.Exit
 
 
