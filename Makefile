@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test test-fast lint check lock audit bench profile fuzz fuzz-commands docs clean
+.PHONY: help dev demo test test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -62,12 +62,17 @@ lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+	$(BIN)/zizmor --offline --quiet .github
+	@if [ -n "$(ACTIONLINT)" ]; then $(ACTIONLINT); \
+		else echo "workflows are not checked by actionlint: it is not here (CONTRIBUTING.md)" >&2; fi
 	@if [ -n "$(VALE)" ]; then $(VALE) --output=line --glob='!**/{target,fuzz,vendor}/**' $(PROSE); \
 		else echo "the language of pages is not checked: vale is not here (CONTRIBUTING.md)" >&2; fi
 
 # pages, docstrings and comments are held to the words of .vale/
 PROSE := README.md CONTRIBUTING.md docs analyzer capture fixtures fleet reports src/grpcdiag/cli src/grpcdiag/files tests/snapshots
-VALE := $(or $(shell command -v vale),$(wildcard $(shell go env GOPATH 2>/dev/null)/bin/vale))
+GO_BIN := $(shell go env GOPATH 2>/dev/null)/bin
+VALE := $(or $(shell command -v vale),$(wildcard $(GO_BIN)/vale))
+ACTIONLINT := $(or $(shell command -v actionlint),$(wildcard $(GO_BIN)/actionlint))
 
 # a link that leads nowhere is an error
 SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir build/site-cache --fail-on-warning --keep-going --quiet . build/site
@@ -76,13 +81,37 @@ check: lint test ## Everything that must pass before a change goes in
 
 lock: ## Write the lock of the Python packages anew, with the newest versions that pyproject.toml allows (needs uv)
 	@command -v uv >/dev/null || { echo "uv is not here: pip install uv" >&2; exit 1; }
-	for extra in dev audit; do \
+	for extra in dev audit release; do \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
 			--custom-compile-command "make lock" --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; \
 	done
 
 audit: ## Look for known flaws in the locked packages and crates, and for licences that are not allowed
 	.ci/audit
+
+RELEASE := build/release
+# builds of a developer name no commit: each would compile the core again
+STAMPED = env -u VIRTUAL_ENV -u PYO3_PYTHON PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" \
+	GRPCDIAG_COMMIT=$${GRPCDIAG_COMMIT:-$$(git describe --always --dirty --abbrev=12)} \
+	GRPCDIAG_BUILT=$${GRPCDIAG_BUILT:-$$(date -u +%F)} \
+	RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=cargo" # panics name no folders of this machine
+# zig links Linux wheels against the oldest C libraries that Rust supports, so that they run on every distribution
+TARGETS ?= $(addsuffix -unknown-linux-gnu,x86_64 aarch64) $(addsuffix -unknown-linux-musl,x86_64 aarch64)
+
+wheels: $(RELEASE)/.installed ## Build the wheels of TARGETS into dist: manylinux and musllinux, x86_64 and aarch64
+	rustup target add $(TARGETS)
+	set -e; for target in $(TARGETS); do \
+		case $$target in *windows*) zig= ;; *) zig=--zig ;; esac; \
+		$(STAMPED) maturin build --release --compatibility pypi $$zig --target $$target --out dist; \
+	done
+
+sdist: $(RELEASE)/.installed ## Build the source distribution into dist
+	$(STAMPED) maturin sdist --out dist
+
+$(RELEASE)/.installed: requirements/release.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
 
 bench: dev ## Measure the core's stages, and speed and memory on large captures (or one KIND alone: unary, ..., growth)
 	@[ -n "$(KIND)" ] || cargo run --release --package stages -- --bench
@@ -131,6 +160,9 @@ docs: dev ## Write the generated pages and the outputs in pages anew, and build 
 	$(BIN)/python docs/generate.py
 	$(SITE)
 	@echo "open build/site/index.html"
+
+site: dev ## Build the site alone; GRPCDIAG_PUBLISHED=1 links to the pages of other versions
+	$(SITE)
 
 clean: ## Remove everything that was built
 	cargo clean

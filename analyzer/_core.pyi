@@ -25,6 +25,7 @@ __all__ = [
     "Scrubbing",
     "SpillError",
     "TracePages",
+    "__build__",
     "__version__",
 ]
 
@@ -42,6 +43,8 @@ ROLES_FROM: Final[list[str]]
 PING_PURPOSES: Final[list[str]]
 PACKET_NOTES: Final[list[str]]
 IMPLEMENTATIONS: Final[list[str]]
+__build__: Final[tuple[str | None, str | None, str]]
+"""Commit and date, if the build named them (`make wheels`), and Cargo's profile."""
 __version__: Final[str]
 
 class CaptureError(Exception): ...

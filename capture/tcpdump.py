@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -14,9 +13,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import tools
 from .errors import RecordingError, UsageError
+
+if TYPE_CHECKING:
+    import pwd
 
 GUARD = Path(__file__).with_name("guard.py")
 """See there."""

@@ -7,6 +7,7 @@ site as in the repository. Pages are not told to be part of the site: all of doc
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,6 +45,10 @@ html_static_path = ["site"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+if "GRPCDIAG_PUBLISHED" in os.environ:  # the site lies beside those of other versions (.ci/publish-site)
+    templates_path = ["site"]
+    parts = ("brand", "search", "scroll-start", "navigation")
+    html_sidebars = {"**": [*(f"sidebar/{part}.html" for part in parts), "versions.html", "sidebar/scroll-end.html"]}
 html_theme_options: dict[str, list[str]] = {"footer_icons": [], "top_of_page_buttons": []}
 
 TUTORIALS = ["docs/tutorials/README", "docs/tutorials/*"]
@@ -59,7 +64,7 @@ HOW_TO = [
     "docs/memory",
 ]
 HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
-REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]
+REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits", "docs/versions"]
 PROJECT = [
     "docs/architecture",
     "docs/adding-a-detector",

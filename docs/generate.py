@@ -26,8 +26,8 @@ from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
 from grpcdiag.analyzer.model.detector import Detector
 
 DOCS = Path(__file__).resolve().parent
-MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
-"""Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
+SHARE = DOCS / "man" / "data" / "share"
+"""What lies in docs/man/data is installed as it lies there."""
 SCHEMA = DOCS.parent / "reports" / "schema" / "analysis-1.json"
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
@@ -236,7 +236,8 @@ def pages() -> dict[Path, str]:
         DOCS / "tables.md": tables_page(),
         DOCS / "limits.md": limits_page(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
-        MANUAL: command_line.manual(),
+        SHARE / "man" / "man1" / "grpcdiag.1": command_line.manual(),
+        **{SHARE / path: text for path, text in command_line.completions().items()},
         DOCS / "architecture.md": architecture_page(),
         SCHEMA: json_schema.write_schema(attribute_docs),
     }

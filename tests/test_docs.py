@@ -84,8 +84,8 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
             assert parts.fragment in anchors(file), f"{target}: {sorted(anchors(file))}"
 
 
-HOSTS = """ably.com blog.ydb.tech doc.rust-lang.org docs.kernel.org duckdb.org echarts.apache.org github.com grpc.io
-    prometheus.io keepachangelog.com opentelemetry.io
+HOSTS = """ably.com blog.ydb.tech devguide.python.org doc.rust-lang.org docs.kernel.org duckdb.org echarts.apache.org
+    github.com grpc.io prometheus.io keepachangelog.com opentelemetry.io
     perfetto.dev pypi.org semver.org ui.perfetto.dev wiki.wireshark.org www.roguedb.com www.tcpdump.org
     man7.org www.bufferbloat.net www.wireshark.org vale.sh"""
 """Where pages lead to. Nobody follows links here: follow a new one once, then write its host down."""

@@ -52,7 +52,8 @@ def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[An
     for begin in range(0, len(rows), _GATHERED):
         piece = slice(begin, begin + _GATHERED)
         found[piece] = column[rows[piece]]
-        column.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            column.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return found
 
 

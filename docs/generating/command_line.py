@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import typer
+from typer._completion_shared import get_completion_script
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.detectors import DETECTORS
@@ -133,9 +134,10 @@ def page() -> str:
 _COMPLETION = (
     "## Completion",
     "",
-    "`grpcdiag --install-completion` sets up the shell it is called from (bash, zsh, fish, PowerShell);",
-    "`grpcdiag --show-completion` prints what it would add. Commands, options, finding ids, formats, lab cases and",
-    "names of files are completed.",
+    "The package has completions for bash, zsh and fish in `share` below its prefix. Shells find them there after an",
+    "installation into `/usr/local`. In a virtual environment, `grpcdiag --install-completion` sets up the shell it is",
+    "called from (bash, zsh, fish, PowerShell); `grpcdiag --show-completion` prints what it would add. Commands,",
+    "options, finding ids, formats, lab cases and names of files are completed.",
 )
 
 
@@ -148,6 +150,27 @@ def _names(parameter: Parameter) -> str:
 def _markdown(text: str) -> str:
     """Text of a help message, which is no Markdown."""
     return re.sub(r"([\\|*_<\[\]`])", r"\\\1", text)
+
+
+# What shells load
+
+INSTALLED = {
+    "bash": "bash-completion/completions/grpcdiag",
+    "zsh": "zsh/site-functions/_grpcdiag",
+    "fish": "fish/vendor_completions.d/grpcdiag.fish",
+}
+"""Where shells look for completions, below /usr/share and /usr/local/share."""
+
+
+def completions() -> dict[str, str]:
+    """The completion of each shell by its path."""
+    return {path: _completion(shell) for shell, path in INSTALLED.items()}
+
+
+def _completion(shell: str) -> str:
+    script = get_completion_script(prog_name="grpcdiag", complete_var="_GRPCDIAG_COMPLETE", shell=shell)
+    # a function that zsh loads must complete at once, not from the next time on
+    return script.replace("compdef _grpcdiag_completion grpcdiag", '_grpcdiag_completion "$@"') + "\n"
 
 
 # The man page

@@ -78,7 +78,7 @@ def read_arrows() -> Arrows:
 
 WHOLE = ("capture", "cli", "files", "fleet", "reports")
 """Layers that the picture shows as one room."""
-NOT_DRAWN = ("ahead", "fixtures", "interruption", "streams")
+NOT_DRAWN = ("ahead", "fixtures", "interruption", "streams", "version")
 
 
 def draw_rooms() -> str:

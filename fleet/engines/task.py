@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 from collections import defaultdict
@@ -219,9 +218,18 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
         left_out=read.left_out,
         seconds=round(time.monotonic() - began[0], 3),
         cpu_seconds=round(time.process_time() - began[1], 3),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        peak_bytes=_peak_bytes(),
         grpcdiag=_core.__version__,
     )
+
+
+def _peak_bytes() -> int:
+    """Most memory that this process had; 0 on Windows, which needs another way to ask."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _how(task: Task) -> DecodeOptions:

@@ -19,7 +19,7 @@ _ARENA_MAX = -8
 
 def main() -> NoReturn:
     """Run the command line and end the process; exit codes are those of `grpcdiag --help`."""
-    if sys.argv[1:2] == ["scrub"]:
+    if sys.argv[1:2] == ["scrub"] and sys.platform == "linux":
         _share_freed_memory()
     streams.prepare()  # before files are opened, which would get the numbers of streams that are closed
     interruption.heed_signals()
@@ -65,9 +65,9 @@ def run() -> int:
 
 def _answer() -> None:
     if sys.argv[1:] == ["--version"]:
-        from .analyzer import _core  # without the command line's libraries, which take longer than the answer
+        from .version import describe_version  # without the command line's libraries, which take longer than the answer
 
-        print(f"grpcdiag {_core.__version__}")
+        print(describe_version())
         return
     # a command is one pass: what it makes goes with the process, and looking for cycles takes time from the start
     gc.disable()

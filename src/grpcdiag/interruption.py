@@ -27,7 +27,7 @@ MAIN_THREAD_S = 0.1
 LIMIT_S = 0.8
 """Seconds after which the process ends whatever is still to undo."""
 
-_NUMBERS = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+_NUMBERS = (_signal.SIGINT, _signal.SIGTERM, *(() if sys.platform == "win32" else (_signal.SIGHUP,)))
 
 _unfinished: list[Any] = []
 """Things with a method `undo`, the newest last."""
@@ -53,7 +53,7 @@ def heed_signals() -> None:
     numbers = [number for number in _NUMBERS if _signal.getsignal(number) in defaults]
     for number in numbers:
         _signal.signal(number, _heard)
-    if not numbers:
+    if not numbers or sys.platform == "win32":  # where the main thread alone ends the process
         return
     heard, tell = os.pipe()
     os.set_blocking(tell, False)

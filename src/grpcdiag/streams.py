@@ -29,6 +29,8 @@ class _StandardOutput(io.FileIO):
 
 def prepare() -> None:
     """Take the place of streams that were closed, so that no file gets their numbers, and know errors of output."""
+    if sys.platform == "win32":  # whose console takes text, not bytes
+        return
     closed = [number for number in (0, 1, 2) if not _is_open(number)]
     for number in closed:
         flags = os.O_WRONLY if number == 2 else os.O_RDONLY  # writing to standard output fails, as it should

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 from support import grpcdiag, recorded, run_here, synthetic
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.version import describe_version
 
 COMMANDS = (
     "analyze",
@@ -52,9 +55,19 @@ def test_every_command_has_help(command: str) -> None:
 def test_version_is_short() -> None:
     outcome = grpcdiag("--version")
     assert outcome.code == 0
-    name, version = outcome.text.split()
-    assert name == "grpcdiag"
-    assert version.count(".") == 2
+    assert re.fullmatch(r"grpcdiag \d+\.\d+\.\d+ \(commit .+, Rust profile (release|debug)\)\n", outcome.text)
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (("63ca946", "2026-11-22", "release"), "commit 63ca946, built 2026-11-22, Rust profile release"),
+        ((None, None, "debug"), "commit and build date unknown, Rust profile debug"),
+    ],
+)
+def test_version_names_the_build(build: object, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "__build__", build)
+    assert describe_version() == f"grpcdiag {_core.__version__} ({told})"
 
 
 def test_version_loads_no_libraries() -> None:

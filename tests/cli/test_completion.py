@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import require_tool
+from support import REPOSITORY, require_tool
 from terminals import Terminal
 
 from grpcdiag.analyzer.detectors import DETECTORS
@@ -88,9 +88,12 @@ def test_fish_is_offered(typed: str, wanted: set[str], home: Path) -> None:
     assert wanted <= {line.split("\t")[0] for line in done.stdout.splitlines()}, done.stderr
 
 
+SHARE = REPOSITORY / "docs" / "man" / "data" / "share"
 START = {
     "bash": (["--norc", "--noprofile", "-i"], "source complete.bash"),
     "zsh": (["-f", "-i"], "autoload -Uz compinit; compinit -u; source ./complete.zsh"),
+    "bash, installed": (["--norc", "--noprofile", "-i"], f"source {SHARE}/bash-completion/completions/grpcdiag"),
+    "zsh, installed": (["-f", "-i"], f"fpath=({SHARE}/zsh/site-functions $fpath); autoload -Uz compinit; compinit -u"),
 }
 
 
@@ -105,7 +108,7 @@ START = {
 )
 def test_a_tab_completes_the_word(shell: str, typed: str, completed: str, home: Path) -> None:
     arguments, setting_up = START[shell]
-    command = [require_tool(shell), *arguments]
+    command = [require_tool(shell.partition(",")[0]), *arguments]
     with Terminal(command, cwd=home, env={**environment(home), "PS1": "> "}) as terminal:
         terminal.read_until("> ")
         terminal.type(f"{setting_up}; echo re''ady\n")

@@ -56,7 +56,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PACKET_NOTES", note::NAMES.to_vec())?;
     module.add("BEGINNINGS", set_up::BEGINNINGS.to_vec())?;
     module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
-    module.add("__version__", env!("CARGO_PKG_VERSION"))
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    module.add("__build__", (option_env!("GRPCDIAG_COMMIT"), option_env!("GRPCDIAG_BUILT"), profile))
 }
 
 /// The analysis of one capture, stepped through packet by packet.

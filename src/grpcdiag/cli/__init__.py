@@ -61,13 +61,13 @@ def of_arguments(arguments: list[str]) -> typer.Typer:
 
 
 def _options(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    version: bool = typer.Option(False, "--version", help="Print version, commit and build, and exit."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Say which configuration file is read."),
 ) -> None:
     if version:
-        from ..analyzer import _core
+        from ..version import describe_version
 
-        typer.echo(f"grpcdiag {_core.__version__}")
+        typer.echo(describe_version())
         raise typer.Exit
     if verbose:
         from .support.common import say

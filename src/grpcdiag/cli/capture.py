@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
+import sys
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -119,6 +120,8 @@ def command(
 
     125: recording is impossible here. 126, 127: COMMAND cannot be started. 128 and more: a signal ended COMMAND.
     """
+    if sys.platform != "linux":
+        fail("recording needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
     from ..analyzer import _core
     from ..capture import filters, interfaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
@@ -189,8 +192,6 @@ def _record(plan: Plan, quiet: bool) -> Outcome:
             warn(text)
 
     if plan.output == STDOUT:
-        import sys
-
         if sys.stdout.isatty():
             fail("-o - writes a binary capture: pipe it into a file or a program", USAGE)
         if plan.arguments:

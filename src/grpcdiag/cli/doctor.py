@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain
@@ -70,6 +71,8 @@ def command(
 
 def _check_implementations() -> Iterator[Check]:
     """Check which optional programs, besides grpcio's, the lab can build here."""
+    if sys.platform != "linux":
+        return
     from ..capture.doctor import Check
     from ..fixtures.lab.programs import PROGRAMS
 

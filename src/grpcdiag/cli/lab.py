@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..capture.command import choose_user
-from ..capture.errors import UsageError
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
@@ -60,6 +59,8 @@ def command(
     Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not as expected,
     2 cannot run.
     """
+    if sys.platform != "linux":
+        fail("the lab needs network namespaces, which only Linux has", CANNOT)
     from ..fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
     from ..fixtures.lab.perform import PROGRAMS, in_programs_of
 
@@ -82,6 +83,8 @@ def command(
 
 
 def _perform(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgement:
+    from ..capture.command import choose_user
+    from ..capture.errors import UsageError
     from ..fixtures.lab.errors import LabError
     from ..fixtures.lab.perform import perform, why_not
 

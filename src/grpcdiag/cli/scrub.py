@@ -6,15 +6,15 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, cast
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from ..files.atomic_file import replacing
+from ..interruption import scratch
 from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, refuse_own_input, say, spooled, writing
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _make_readable(out: IO[bytes]) -> Iterator[tuple[IO[bytes], str]]:
     if stat.S_ISREG(os.fstat(out.fileno()).st_mode) and os.path.exists(path):  # noqa: PTH110
         yield out, path
         return
-    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as spare:
-        yield cast("IO[bytes]", spare), spare.name
+    with scratch("grpcdiag-") as folder, (folder / "scrubbed").open("w+b") as spare:
+        yield spare, spare.name
         spare.seek(0)
         shutil.copyfileobj(spare, out)

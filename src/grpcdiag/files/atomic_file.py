@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,8 @@ class Part:
 
     def publish(self, name: str) -> None:
         """Give it the name that it is for. Raises OSError; it then keeps its own."""
+        if sys.platform == "win32":  # which renames no open files
+            self._close()
         self.folder.rename(self.name, name)
         self.name, self.unfinished = name, False
 
@@ -65,13 +68,16 @@ class Part:
     def discard(self) -> None:
         """Close it, and remove it unless it is published or kept."""
         interruption.forget(self)
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        self._close()
         if self.unfinished:
             self.unfinished = False
             with suppress(OSError):
                 self.folder.remove(self.name)
+
+    def _close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 def begin(
@@ -115,7 +121,7 @@ def replacing(path: Path, user: pwd.struct_passwd | None = None, mode: int | Non
             with open(part.descriptor, "wb", closefd=False) as out:
                 yield out
             old = place.folder.look(place.name) if mode is None else None
-            if old is not None and stat.S_ISREG(old.st_mode):
+            if old is not None and stat.S_ISREG(old.st_mode) and sys.platform != "win32":
                 os.fchmod(part.descriptor, old.st_mode & 0o777)
             part.publish(place.name)
         finally:

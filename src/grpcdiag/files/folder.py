@@ -13,8 +13,12 @@ from .rights import Rights
 if TYPE_CHECKING:
     import pwd
 
-_HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows opens no folders, knows no owners, and ends lines in files its own way unless told not to
+_OPENS_FOLDERS = hasattr(os, "O_DIRECTORY")
+_FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
+_LISTING = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_HANDLE = getattr(os, "O_PATH", 0) | _LISTING
 _MOST_LINKS = 40
 """Links followed on the way to a file, as the kernel does (path_resolution(7))."""
 
@@ -22,16 +26,21 @@ _MOST_LINKS = 40
 class Folder:
     """An open folder, and the rights with which files in it are made, renamed and removed."""
 
-    def __init__(self, descriptor: int, rights: Rights, owner: pwd.struct_passwd | None = None) -> None:
-        """The folder closes `descriptor`. `owner` is given the files that root makes here."""
-        self._descriptor = descriptor
+    def __init__(self, place: int | str, rights: Rights, owner: pwd.struct_passwd | None = None) -> None:
+        """The folder closes `place`, its descriptor; where no folders are opened it is a path.
+
+        `owner` is given the files that root makes here.
+        """
+        self._place = place
+        self._descriptor = place if isinstance(place, int) else None
+        self._path = "" if isinstance(place, int) else place
         self.rights = rights
         self._owner = owner
 
     def make(self, name: str, mode: int) -> int:
         """Make a new file that nobody else has made, and give its descriptor. Raises OSError."""
         with self.rights.taken():
-            made = os.open(name, _NEW, mode, dir_fd=self._descriptor)
+            made = os.open(self._find(name), _NEW, mode, dir_fd=self._descriptor)
         try:
             self.give(made)
         except OSError:
@@ -48,18 +57,19 @@ class Folder:
     def open(self, name: str, flags: int) -> int:
         """Open a file that is here, and no link. Raises OSError."""
         with self.rights.taken():
-            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._descriptor)
+            return os.open(self._find(name), flags | _FILE, dir_fd=self._descriptor)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file a new name, which replaces a file that has it. Raises OSError."""
         with self.rights.taken():
-            os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            here = self._descriptor
+            os.replace(self._find(old), self._find(new), src_dir_fd=here, dst_dir_fd=here)
 
     def remove(self, name: str) -> None:
         """Remove a file that may be gone. Raises OSError."""
         with self.rights.taken():
             try:
-                os.unlink(name, dir_fd=self._descriptor)
+                os.unlink(self._find(name), dir_fd=self._descriptor)
             except FileNotFoundError:
                 return
 
@@ -67,14 +77,17 @@ class Folder:
         """What has this name; None when nothing has."""
         with self.rights.taken():
             try:
-                return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+                return os.stat(self._find(name), dir_fd=self._descriptor, follow_symlinks=False)
             except FileNotFoundError:
                 return None
+
+    def _find(self, name: str) -> str:
+        return os.path.join(self._path, name)
 
     def names(self) -> list[str]:
         """The names of all that is here. Raises OSError."""
         with self.rights.taken():
-            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
+            listing = os.open(".", _LISTING, dir_fd=self._descriptor)
             try:
                 return sorted(os.listdir(listing))
             finally:
@@ -82,16 +95,17 @@ class Folder:
 
     def free_bytes(self) -> int:
         """Bytes that are free on the disk. Raises OSError."""
-        room = os.fstatvfs(self._descriptor)
+        room = os.statvfs(self._place)
         return room.f_bavail * room.f_frsize
 
     def only_roots(self) -> bool:
         """Whether nobody but root can change what is here."""
-        return _only_roots(os.fstat(self._descriptor))
+        return _only_roots(os.stat(self._place))
 
     def close(self) -> None:
         """Close the folder."""
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
 
 class Place(NamedTuple):
@@ -117,13 +131,14 @@ def find(path: str | Path, user: pwd.struct_passwd | None = None) -> Place:
     Root follows links only in folders that root alone can change. `user`: root acts with this user's rights.
     """
     name = os.fspath(path)
-    if user is None and os.geteuid() == 0:
+    if user is None and _OPENS_FOLDERS and os.geteuid() == 0:
         return _find_as_root(name, only_roots=False)
     rights = Rights(user)
     with rights.taken():
         device = _is_device(name)
         target = os.path.abspath(name) if device else os.path.realpath(name)
-        folder = Folder(os.open(os.path.dirname(target), _HANDLE), rights)
+        where = os.path.dirname(target)
+        folder = Folder(os.open(where, _HANDLE) if _OPENS_FOLDERS else where, rights)
     return Place(folder, _last(target, folder), device)
 
 
@@ -137,8 +152,8 @@ def find_in_roots_folder(path: str | Path, owner: pwd.struct_passwd | None = Non
 
 def open_device(path: str | Path, place: Place) -> int:
     """Open what is no ordinary file for writing. Raises OSError."""
-    flags = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
-    if os.geteuid() == 0 and place.folder.rights.user is None and not place.folder.only_roots():
+    flags = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | (_FILE & ~getattr(os, "O_NOFOLLOW", 0))
+    if _OPENS_FOLDERS and os.geteuid() == 0 and place.folder.rights.user is None and not place.folder.only_roots():
         descriptor = place.folder.open(place.name, flags)
     else:
         with place.folder.rights.taken():

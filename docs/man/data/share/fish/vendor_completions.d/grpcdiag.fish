@@ -1,0 +1,1 @@
+complete --command grpcdiag --no-files --arguments "(env _GRPCDIAG_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) grpcdiag)" --condition "env _GRPCDIAG_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) grpcdiag"
