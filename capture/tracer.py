@@ -192,9 +192,10 @@ class Running:
 
 def belongs_to(pid: int, uid: int) -> bool:
     """Check whether a user may trace a process: all its users are this one, and it had no other's rights before."""
-    users = re.search(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)$", read(f"/proc/{pid}/status"), re.MULTILINE)
-    # the folder is root's if the process may not be dumped, as after a change of user (proc(5))
-    return users is not None and {*map(int, users.groups())} == {uid} and os.stat(f"/proc/{pid}").st_uid == uid
+    status = f"/proc/{pid}/status"
+    users = re.search(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)$", read(status), re.MULTILINE)
+    # the file is root's if the process may not be dumped, as after a change of user (proc(5)); the folder is not
+    return users is not None and {*map(int, users.groups())} == {uid} and os.stat(status).st_uid == uid
 
 
 class Instance:
