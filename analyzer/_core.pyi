@@ -15,6 +15,7 @@ __all__ = [
     "RPC_PROTOCOLS",
     "STATUSES",
     "STATUS_SOURCES",
+    "THREAD_STATES",
     "VANTAGES",
     "Annotating",
     "CaptureError",
@@ -34,6 +35,7 @@ _Column = npt.NDArray[np.generic]
 BEGINNINGS: Final[list[str]]
 CAUSES: Final[list[str]]
 PATH_PARTS: Final[list[str]]
+THREAD_STATES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
@@ -99,7 +101,7 @@ class ProcessRecord:
     ) -> ProcessRecord: ...
     def counts(self) -> tuple[int, bool, bool, int]: ...
     def sockets(self) -> list[tuple[int, bytes, int, bytes, int, int]]: ...
-    def tasks(self) -> list[tuple[int, int, str]]: ...
+    def tasks(self) -> list[tuple[int, int, int, str]]: ...
     def divide(
         self,
         starts: npt.NDArray[np.int64],
@@ -109,6 +111,24 @@ class ProcessRecord:
         arrivals: npt.NDArray[np.int64],
         throttled: list[tuple[int, int]],
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]: ...
+    def follow(
+        self,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        sockets: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.uint64],
+        arrivals: npt.NDArray[np.int64],
+        throttled: list[tuple[int, int]],
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.uint8],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+    ]: ...
+    def spans(
+        self, throttled: list[tuple[int, int]], most: int
+    ) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
 @final
 class Scrubbing:

@@ -32,7 +32,9 @@ class Plan:
     sample_every_s: float = 0.1
     """Time between two samples of sockets; 0 for none."""
     processes: Detail = "off"
-    """What is recorded of the command's threads."""
+    """What is recorded of threads: of the command's, and of the processes `pids`."""
+    pids: tuple[int, ...] = ()
+    """Processes that run already and are recorded, too."""
     also: tuple[str, ...] = ()
     """Other hosts that record the same, over ssh."""
     version: str = ""

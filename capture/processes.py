@@ -1,4 +1,4 @@
-"""Run the tracer, which records what the scheduler does with a command's threads."""
+"""Run the tracer, which records what the scheduler does with threads of a command, or of running processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ..analyzer import _core
-from . import tools, tracer
+from . import command, tools, tracer
 from .errors import RecordingError
 
 Detail = Literal["off", "on", "full"]
@@ -29,16 +29,24 @@ _NO_RIGHTS = ("--inh-caps=-all", "--bounding-set=-all", "--")
 class Tracer:
     """A running tracer. It ends when this object is closed or its process ends."""
 
-    def __init__(self, stdout: int, ports: Sequence[int], detail: Detail) -> None:
-        """Start it; the record goes to `stdout`. Raises RecordingError if it cannot record."""
+    def __init__(
+        self, stdout: int, ports: Sequence[int], detail: Detail, pids: Sequence[int] = (), *, children: bool = True
+    ) -> None:
+        """Start it; the record goes to `stdout`. Raises RecordingError if it cannot record.
+
+        It records `children` of this process, and the processes `pids`, which run already.
+        """
         if os.geteuid() != 0:
             raise RecordingError("only root may record them (sudo grpcdiag capture ...)")
         setpriv = tools.find("setpriv")
         if setpriv is None:
             raise RecordingError("setpriv of util-linux is not installed")
+        caller = command.choose_user(None)  # whoever asked: root itself may record all
         wanted = {
             "core": _core.__file__,
-            "parent": os.getpid(),
+            "parent": os.getpid() if children else 0,
+            "pids": list(dict.fromkeys(pids)),
+            "uid": caller.pw_uid if caller else None,
             "ports": list(ports),
             "full": detail == "full",
         }

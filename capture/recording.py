@@ -154,11 +154,12 @@ class Recording:
         output, plan = self._output, self.plan
         if plan.processes == "off":
             return
-        if output is None or output.device or not plan.arguments:
-            self._tell("threads are not recorded, only packets: that needs a COMMAND and a file")
+        if output is None or output.device or not (plan.arguments or plan.pids):
+            self._tell("threads are not recorded, only packets: that needs a COMMAND or --pid, and a file")
             return
         try:
-            self._tracer = processes.Tracer(output.processes(), plan.ports, plan.processes)
+            record, command = output.processes(), bool(plan.arguments)
+            self._tracer = processes.Tracer(record, plan.ports, plan.processes, plan.pids, children=command)
         except (RecordingError, OSError) as error:
             output.drop_processes()
             self._tell(f"threads are not recorded, only packets: {error}")

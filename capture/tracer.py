@@ -43,6 +43,10 @@ MOST_BUFFERS_KIB = 524_288
 """Most memory of all rings."""
 MOST_AT_ONCE = 16 << 20
 """Most bytes of a ring that are read at once."""
+MOST_THREADS = 4096
+"""Most threads of a process that ran before the recording (heuristic: ten times a large pool)."""
+ATTEMPTS = 50
+"""Times that these are listed until none of them ends meanwhile."""
 MOST_PORTS = 32
 """Most ports of the kernel's filter of sockets (heuristic: more than a test names)."""
 INITIAL_PIDS = "pid:[4026531836]"
@@ -68,6 +72,15 @@ def write(path: str, text: str) -> None:
     """Write a setting of tracefs."""
     with open(path, "w", encoding="ascii") as file:
         file.write(text)
+
+
+def add_thread(filter_: str, thread: int) -> None:
+    """Add a thread to a filter of events; truncating the file would empty the filter."""
+    file = os.open(filter_, os.O_WRONLY)
+    try:
+        os.write(file, b"%d " % thread)
+    finally:
+        os.close(file)
 
 
 def find_root() -> str:
@@ -129,6 +142,60 @@ def remove_instances_of(pid: int) -> None:
     check_kernel(root)
     for name in ("own", "all"):
         remove_instance(f"{root}/instances/{PREFIX}{pid}-{name}")
+
+
+class Running:
+    """A process that ran before the recording. Its pidfd keeps telling it from one that gets its number later."""
+
+    def __init__(self, pid: int, uid: int | None) -> None:
+        """Open it; `uid` is the only user whose processes may be recorded. Raises Refused and OSError."""
+        self.pid = pid
+        self._waiting = select.poll()
+        try:
+            self._waiting.register(os.pidfd_open(pid), select.POLLIN)
+            allowed = uid is None or belongs_to(pid, uid)
+        except OSError as error:
+            raise Refused(f"process {pid}: {error.strerror}") from None
+        self.check_alive()  # so what was read of this number was read of this process
+        if not allowed:
+            raise Refused(f"process {pid} is not the caller's: only a root login may record it")
+
+    def is_alive(self) -> bool:
+        """Check whether the process runs: a pidfd is readable when it has ended."""
+        return not self._waiting.poll(0)
+
+    def check_alive(self) -> None:
+        """Raise Refused if the process has ended."""
+        if not self.is_alive():
+            raise Refused(f"process {self.pid} has ended")
+
+    def follow(self, filter_: str) -> list[tuple[int, int, str]] | None:
+        """Add its threads to a filter of events; list them with process and name. Raises Refused and OSError.
+
+        None if one ended meanwhile: its number may be another's. The kernel adds threads that these make, and removes
+        those that end.
+        """
+        tasks: dict[int, tuple[int, int, str]] = {}
+        folder = f"/proc/{self.pid}/task"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            while new := [thread for thread in map(int, os.listdir(folder)) if thread not in tasks]:
+                if len(tasks) + len(new) > MOST_THREADS:
+                    raise Refused(f"process {self.pid} has more than {MOST_THREADS} threads")
+                for thread in new:
+                    add_thread(filter_, thread)
+                    tasks[thread] = (thread, self.pid, read(f"{folder}/{thread}/comm").strip())
+            self.check_alive()
+            return list(tasks.values())
+        self.check_alive()
+        return None
+
+
+def belongs_to(pid: int, uid: int) -> bool:
+    """Check whether a user may trace a process: all its users are this one, and it had no other's rights before."""
+    status = f"/proc/{pid}/status"
+    users = re.search(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)$", read(status), re.MULTILINE)
+    # the file is root's if the process may not be dumped, as after a change of user (proc(5)); the folder is not
+    return users is not None and {*map(int, users.groups())} == {uid} and os.stat(status).st_uid == uid
 
 
 class Instance:
@@ -229,9 +296,9 @@ def list_cgroups(text: str) -> list[str]:
 class Quota:
     """How long the cgroups of a process were throttled."""
 
-    def __init__(self) -> None:
-        """Begin without a process."""
-        self.pid: int | None = None
+    def __init__(self, pid: int | None = None) -> None:
+        """Begin with a process, or without one."""
+        self.pid = pid
         self.throttled: list[tuple[int, int]] = []
         self.throttled_ns = 0
         self.processors: float | None = None
@@ -259,6 +326,11 @@ class Quota:
             self.throttled.append((start, now))
             self.throttled_ns += grown
         self._counts, self._last_ns = self._counts | counts, now
+
+    def describe(self, process: int) -> dict[str, Any]:
+        """Describe what was found, for the process that was followed."""
+        found = {"throttled": self.throttled, "throttled_ns": self.throttled_ns, "processors": self.processors}
+        return {"process": process, **found}
 
     def _count(self) -> dict[str, int]:
         """Read how many nanoseconds each cgroup was throttled in all."""
@@ -297,7 +369,8 @@ class Tracer:
         self._wanted = wanted
         self._instances: list[Instance] = []
         self._written = 0
-        self._quota = Quota()
+        self._running = [Running(pid, wanted["uid"]) for pid in wanted["pids"]]
+        self._quotas: dict[int, Quota] = {}
         self._stopped = False
 
     def run(self) -> None:
@@ -322,9 +395,7 @@ class Tracer:
         self._instances.append(own)
         everything = Instance(root, "all", cpus)
         self._instances.append(everything)
-        parent = self._wanted["parent"]
-        write(f"{own.path}/set_event_pid", str(parent))
-        write(f"{own.path}/options/event-fork", "1")
+        tasks = self._follow(own)
         if ports := filter_ports(self._wanted["ports"]):
             write(f"{everything.path}/events/sock/inet_sock_set_state/filter", ports)
         (everything if ports else own).enable(STATES)
@@ -344,12 +415,37 @@ class Tracer:
                 "offset_ns": offset,
                 "uncertainty_ns": uncertainty,
                 "formats": formats,
-                "tasks": [(parent, parent, "grpcdiag")],
+                "tasks": tasks,
                 "processors": cpus,
                 "full": self._wanted["full"],
                 "started_time_ns": time.time_ns(),
             }
         )
+
+    def _follow(self, own: Instance) -> list[tuple[int, int, str]]:
+        """Record the command's threads, which the parent will make, and those of running processes."""
+        write(f"{own.path}/options/event-fork", "1")
+        filter_, parent = f"{own.path}/set_event_pid", self._wanted["parent"]
+        self._quotas = {process.pid: Quota(process.pid) for process in self._running}
+        tasks = []
+        if parent:
+            self._quotas[parent] = Quota()
+            tasks.append((parent, parent, "grpcdiag"))
+        for _ in range(ATTEMPTS):
+            write(filter_, "")  # opening it empties it; no event is enabled yet
+            if parent:
+                add_thread(filter_, parent)
+            found = [process.follow(filter_) for process in self._running]
+            if None not in found:
+                return tasks + [task for some in found for task in some or []]
+        raise Refused("threads of the processes end too often")
+
+    def _look(self) -> None:
+        for process in self._running:
+            if not process.is_alive():  # another process may get its number
+                self._quotas[process.pid].pid = None
+        for quota in self._quotas.values():
+            quota.look()
 
     def _write_block(self, letter: bytes, content: bytes) -> None:
         text = letter + struct.pack("<I", len(content)) + content
@@ -374,9 +470,9 @@ class Tracer:
                 request = os.read(0, 64)
                 if not request:
                     return
-                self._quota.pid = int(request.split()[-1])
+                self._quotas[self._wanted["parent"]].pid = int(request.split()[-1])
             self._drain()
-            self._quota.look()
+            self._look()
 
     def stop(self, number: int, frame: object) -> None:
         """Stop at a signal."""
@@ -386,16 +482,14 @@ class Tracer:
         for instance in self._instances:
             instance.stop()
         self._drain()
-        self._quota.look()
+        self._look()
         offset, uncertainty = measure_offset()
         self._write_json(
             {
                 "offset_ns": offset,
                 "uncertainty_ns": uncertainty,
                 "lost_events": sum(instance.count_lost() for instance in self._instances),
-                "throttled": self._quota.throttled,
-                "throttled_ns": self._quota.throttled_ns,
-                "quota_processors": self._quota.processors,
+                "quotas": [quota.describe(process) for process, quota in self._quotas.items()],
                 "cut": self._written >= MOST_BYTES,
                 "cost_ns": time.process_time_ns(),
                 "ended_time_ns": time.time_ns(),

@@ -116,9 +116,7 @@ def make_metrics(found: Processes, waited: Waited) -> dict[str, int | float | st
         "waited_ns": waited.total_ns,
         "waited_share": share,
     }
-    figures |= {"waited_idle_ns": waited.idle_ns, **parts}
-    quota = found.quota_processors
-    return figures | {"processors": found.processors} | ({} if quota is None else {"quota_processors": quota})
+    return figures | {"waited_idle_ns": waited.idle_ns, **parts, "processors": found.processors}
 
 
 def show_longest(found: Processes, waited: Waited, examples: int, what: str) -> Iterator[Evidence]:

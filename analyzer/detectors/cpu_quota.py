@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Processes, Tables
+from ..tables.processes import Quota
 from . import _figures, _processes, _shared
 
 ID = "cpu-quota"
@@ -72,9 +73,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
     connections = _processes.list_connections(found, waited)
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
-    quota = found.quota_processors
-    allowed = f" ({quota:g} processors)" if quota else ""
-    counted = found.throttled_ns
+    quota = _find_quota(found, waited)
+    allowed = f" ({quota.processors:g} processors)" if quota.processors else ""
+    counted = quota.throttled_ns
     in_all = "" if counted is None else f", {_shared.milliseconds(counted)} of all processors together"
     return Finding(
         id=ID,
@@ -84,12 +85,12 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
-        metrics=_processes.make_metrics(found, waited) | _count_throttling(found),
+        metrics=_processes.make_metrics(found, waited) | _count_throttling(quota),
         evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "
-            f"{_processes.describe_places(waited)}. {len(found.throttled):,} times "
+            f"{_processes.describe_places(waited)}. {len(quota.throttled):,} times "
             f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before{in_all}."
         ),
         remedies=(
@@ -105,6 +106,13 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     )
 
 
-def _count_throttling(found: Processes) -> dict[str, int]:
-    counted = {} if found.throttled_ns is None else {"cgroup_throttled_ns": found.throttled_ns}
-    return {"throttled_times": len(found.throttled)} | counted
+def _find_quota(found: Processes, waited: _processes.Waited) -> Quota:
+    """Find the quota of the process that was throttled longest."""
+    longest = max(found.quotas, key=lambda process: int(waited.ns[found.acts.process == process].sum()))
+    return found.quotas[longest]
+
+
+def _count_throttling(quota: Quota) -> dict[str, int | float | str]:
+    figures: dict[str, int | float | str] = {"throttled_times": len(quota.throttled)}
+    figures |= {} if quota.throttled_ns is None else {"cgroup_throttled_ns": quota.throttled_ns}
+    return figures | ({} if quota.processors is None else {"quota_processors": quota.processors})

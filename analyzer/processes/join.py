@@ -13,6 +13,7 @@ from ..decode.runner import DecodeOptions, Progress, Run
 from ..tables import Ints, Tables
 from ..tables.processes import Acts, Processes
 from .record import ProcessRecord, RecordError
+from .ways import Sends, Ways
 
 _EARLY_NS = 1_000_000_000
 """A socket is established this long before its connection's first packet at most, or later (heuristic: the capture may
@@ -59,27 +60,21 @@ def join_record(
     starts = acts["start_time_ns"] - record.offset_ns
     places = np.minimum(np.searchsorted(wire.packet, acts["packet"]), len(wire.packet) - 1)
     known = (wire.packet[places] == acts["packet"]) & (wire.ways[places] == ways)
-    threads, parts = record.events.divide(
+    sends = Sends(
         starts,
         starts + acts["duration_ns"],
         np.where(known, sockets[ways], -1),
         wire.seq[places].astype(np.uint64),
-        np.sort(wire.time_ns[sockets[wire.ways ^ 1] >= 0] - record.offset_ns),
-        list(record.throttled),
     )
-    tasks = record.events.tasks()
-    names = {thread: name for thread, _, name in tasks}
-    processes = {thread: process for thread, process, _ in tasks}
-    found, where = np.unique(threads, return_inverse=True)
-    process = np.array([processes.get(int(thread), 0) for thread in found], dtype=np.int64)[where]
+    found = Ways(record, sends, np.sort(wire.time_ns[sockets[wire.ways ^ 1] >= 0] - record.offset_ns))
     return Processes(
-        acts=Acts(**acts, process=process, parts=parts),
-        names={number: names.get(number, "") for number in set(process.tolist()) if number},
+        acts=Acts(**acts, process=found.process, parts=found.parts),
+        names=found.names,
         processors=record.processors,
-        quota_processors=record.quota_processors,
-        throttled=np.array(record.throttled, dtype=np.int64).reshape(-1, 2) + record.offset_ns,
-        throttled_ns=record.throttled_ns,
+        quotas=found.quotas,
         locks=record.full,
+        follow=found.follow,
+        list_spans=found.list_spans,
     )
 
 

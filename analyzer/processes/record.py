@@ -37,13 +37,24 @@ class _Header(Struct, frozen=True):
     full: bool = False
 
 
+class RecordedQuota(Struct, frozen=True):
+    """What the cgroup of a process allowed."""
+
+    process: _Thread
+    """The process that was recorded from the beginning."""
+    throttled: tuple[tuple[_Time, _Time], ...] = ()
+    """When the cgroup was throttled, by the record's clock."""
+    throttled_ns: _Count | None = None
+    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
+    processors: float | None = None
+    """Processors that it may use at once; None without a quota."""
+
+
 class _Footer(Struct, frozen=True):
     offset_ns: _Time
     uncertainty_ns: _Count
     lost_events: _Count = 0
-    throttled: tuple[tuple[_Time, _Time], ...] = ()
-    throttled_ns: _Count | None = None
-    quota_processors: float | None = None
+    quotas: tuple[RecordedQuota, ...] = ()
     cut: bool = False
     cost_ns: _Count = 0
 
@@ -56,12 +67,8 @@ class ProcessRecord(Struct, frozen=True, eq=False):
     """The capture's clock less the record's."""
     processors: int
     """Processors of the host."""
-    quota_processors: float | None
-    """Processors that the command's cgroup may use at once; None without a quota."""
-    throttled: tuple[tuple[int, int], ...]
-    """When the command's cgroup was throttled, by the record's clock."""
-    throttled_ns: int | None
-    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
+    quotas: tuple[RecordedQuota, ...]
+    """Of the command, and of each process that ran before."""
     full: bool
     """Whether waits for locks were recorded."""
     lost_events: int
@@ -101,9 +108,7 @@ def read_record(content: bytes) -> ProcessRecord:
         events=events,
         offset_ns=(header.offset_ns + footer.offset_ns) // 2,
         processors=header.processors,
-        quota_processors=footer.quota_processors,
-        throttled=footer.throttled,
-        throttled_ns=footer.throttled_ns,
+        quotas=footer.quotas,
         full=header.full,
         lost_events=footer.lost_events,
         cost_ns=footer.cost_ns,

@@ -127,7 +127,7 @@ def _choose_acts(tables: Tables, processes: Processes, mine: Mask, whole: Mask) 
     """Choose what the threads did for the RPCs, and while connections that are judged whole were idle."""
     acts = processes.acts
     rows = np.where(acts.idle > 0, whole[acts.connection], _carries(tables, acts, mine))
-    return replace(processes, acts=acts.choose(rows))
+    return replace(processes, acts=acts.choose(rows), follow=None, list_spans=None)
 
 
 def _rows(table: _Row, rows: Ints | Mask) -> _Row:

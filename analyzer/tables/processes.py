@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Struct
 
 from .._core import PATH_PARTS as _PARTS
+from .._core import THREAD_STATES as _STATES
 from .columns import Codes, Counts, Ints
 
 PARTS: tuple[str, ...] = tuple(_PARTS)
 """Parts of the way that led to a send, in the order of `Acts.parts`' columns."""
+STATES: tuple[str, ...] = tuple(_STATES)
+"""What a thread can do; what it waits for is known by what woke it."""
 UNKNOWN = PARTS.index("unknown")
 """The part that the record does not tell."""
 
@@ -39,23 +42,61 @@ class Acts(Struct, frozen=True, eq=False):
         return Acts(*(getattr(self, name)[chosen] for name in self.__struct_fields__))
 
 
+class Steps(Struct, frozen=True, eq=False):
+    """The ways to the sends that ended intervals, in steps; columns of equal length, ascending in time per interval."""
+
+    interval: Ints
+    """Place of the interval among those asked for."""
+    part: Codes
+    """A place in `PARTS`."""
+    thread: Ints
+    """The thread, 0 when it is not known."""
+    start_time_ns: Ints
+    end_time_ns: Ints
+
+
+class Spans(Struct, frozen=True, eq=False):
+    """What each thread did; columns of equal length, by thread and ascending in time."""
+
+    thread: Ints
+    state: Codes
+    """A place in `STATES`."""
+    start_time_ns: Ints
+    end_time_ns: Ints
+    shortest_ns: int
+    """Shorter times are left out; 0 if none are."""
+    threads: Mapping[int, tuple[int, str]]
+    """Process and name of each thread."""
+
+
+class Quota(Struct, frozen=True, eq=False):
+    """What the cgroup of a process allowed, and when it was used up."""
+
+    processors: float | None
+    """Processors that it may use at once; None without a quota."""
+    throttled: Ints
+    """Begin and end of the times in which it was throttled, capture clock; shape (times, 2)."""
+    throttled_ns: int | None
+    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
+
+
 class Processes(Struct, frozen=True, eq=False):
     """The record of the scheduler, joined with the packets."""
 
     acts: Acts
-    """See `Acts`; of connections that the recorded command had at one end."""
+    """See `Acts`; of connections that a recorded process had at one end."""
     names: Mapping[int, str]
     """Names of processes by number."""
     processors: int
     """Processors of the host."""
-    quota_processors: float | None
-    """Processors that the command's cgroup may use at once; None without a quota."""
-    throttled: Ints
-    """Begin and end of the times in which the cgroup was throttled, capture clock; shape (times, 2)."""
-    throttled_ns: int | None
-    """For how long, by cpu.stat, which adds up the processors; None if the record does not say."""
+    quotas: Mapping[int, Quota]
+    """By process, of those that were watched and their children."""
     locks: bool
     """Whether waits for locks were recorded."""
+    follow: Callable[[Any], Steps] | None = None
+    """Reads the ways to the sends of some rows of `acts`; None for a selection."""
+    list_spans: Callable[[int], Spans] | None = None
+    """Lists what the threads did, in so many spans at most; None for a selection."""
 
     def sum_parts(self, chosen: Any) -> Ints:
         """Add up the parts of some intervals."""

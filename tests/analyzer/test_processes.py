@@ -142,7 +142,7 @@ DOUBTS = {
     "step": (changed(-1, offset_ns=0), "clock and the capture's moved"),
     "kind": (changed(0, schema="other/1"), "it is not a record of"),
     "threads": (changed(0, tasks=[[2**40, 1, "x"]]), "does not describe a recording"),
-    "throttled": (changed(-1, throttled=[[2**70, 2**70]]), "does not describe a recording"),
+    "throttled": (changed(-1, quotas=[{"process": 1, "throttled": [[2**70, 2**70]]}]), "does not describe a recording"),
     "offset": (changed(0, offset_ns=2**63), "does not describe a recording"),
     "types": (changed(0, offset_ns="x"), "does not describe a recording"),
     "formats": (changed(0, formats=["name: nothing"]), "it has no events"),
@@ -242,6 +242,7 @@ def test_damage_raises_nothing_else(place: int, bytes_there: bytes) -> None:
     except RecordError:
         return
     some = np.array([0, 1 << 60], dtype=np.int64)
-    _, parts = found.events.divide(some, some + 9, some * 0, some.astype(np.uint64), some, list(found.throttled))
+    columns = (some, some + 9, some * 0, some.astype(np.uint64), some)
+    _, parts = found.events.divide(*columns, [time for one in found.quotas for time in one.throttled])
     assert parts.shape == (2, len(PARTS))
     assert (parts.sum(axis=1) == 9).all()

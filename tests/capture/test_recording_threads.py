@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record
@@ -52,7 +55,7 @@ def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) ->
     path = tmp_path / RECORD
     assert path.stat().st_mode & 0o777 == 0o600
     found = read_record(path.read_bytes())
-    names = {name for _, _, name in found.events.tasks()}
+    names = {name for *_, name in found.events.tasks()}
     assert any(name.startswith("python") for name in names), names
     assert not names & {"systemd", "init", "kthreadd", "tcpdump"}
     assert found.full == (detail == "full")
@@ -159,7 +162,7 @@ def test_without_a_file_it_is_said(words: tuple[str, ...]) -> None:
     done = subprocess.run(
         arguments("-i", "lo", "-p", "1", "--processes", "on", *words), capture_output=True, check=True
     )
-    assert b"threads are not recorded, only packets: that needs a COMMAND and a file" in done.stderr
+    assert b"threads are not recorded, only packets: that needs a COMMAND or --pid, and a file" in done.stderr
 
 
 @pytest.mark.usefixtures("traced")
@@ -281,3 +284,110 @@ def test_a_record_of_another_kind_is_refused() -> None:
     for content in (b"", b"J\x02\0\0\0{}", b"J\xff\xff\xff\xff{}", os.urandom(100)):
         with pytest.raises(RecordError):
             read_record(content)
+
+
+ECHO = """
+import socket, sys, threading, time
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print(flush=True)
+while True:
+    peer, _ = listener.accept()
+    threading.Thread(target=lambda: peer.sendall(peer.recv(100))).start()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A server that runs already, with two threads, and its port."""
+    port = free_port()
+    with process(sys.executable, "-c", ECHO, str(port)) as running:
+        assert running.stdout
+        running.stdout.readline()
+        yield port, running
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_running_server_is_recorded_with_its_threads(
+    server: tuple[int, subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    port, running = server
+    with (tmp_path / "record").open("wb") as sink:
+        tracing = processes.Tracer(sink.fileno(), [port], "on", [running.pid], children=False)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+        assert tracing.stop() == ""
+    found = read_record((tmp_path / "record").read_bytes())
+    tasks = found.events.tasks()
+    assert {(process, root) for _, process, root, _ in tasks} == {(running.pid, running.pid)}
+    assert len(tasks) == 3, "two threads, and one for the connection"
+    sent = {port: total for _, _, port, _, _, total in found.events.sockets()}
+    assert sent[port] == 5
+    assert not any(total for own, total in sent.items() if own != port), "the client is not recorded"
+    assert [quota.process for quota in found.quotas] == [running.pid]
+
+
+@pytest.mark.usefixtures("traced")
+def test_another_users_process_is_not_recorded_for_a_user_of_sudo(
+    server: tuple[int, subprocess.Popen[bytes]], home: Path
+) -> None:
+    port, running = server
+    home.chmod(0o755)
+    words = ("-o", str(home / "run.pcap"), "-i", "lo", "-p", str(port), "--processes", "on", "--pid", str(running.pid))
+    done = capture(*words, "--user", "root", "--", "true", env={**os.environ, **AS_NOBODY})
+    assert f"only packets: process {running.pid} is not the caller's: only a root login may record it" in done.stderr
+    assert not (home / RECORD).exists()
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_process_that_is_not_there_is_refused() -> None:
+    sink = os.open("/dev/null", os.O_WRONLY)
+    with pytest.raises(RecordingError, match=r"process 4194304: (No such process|Invalid argument)"):
+        processes.Tracer(sink, [], "on", [1 << 22])
+    os.close(sink)
+
+
+@contextlib.contextmanager
+def process(*words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the block."""
+    with subprocess.Popen([*words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def test_a_process_that_ends_is_not_followed(tmp_path: Path) -> None:
+    """Its number may be another's by then."""
+    filter_ = tmp_path / "set_event_pid"
+    filter_.touch()
+    with process("sleep", "600") as running:
+        followed = tracer.Running(running.pid, None)
+        assert [task[:2] for task in followed.follow(str(filter_)) or []] == [(running.pid, running.pid)]
+        assert filter_.read_text() == f"{running.pid} "
+        running.kill()
+        wait_until(lambda: not followed.is_alive())
+        with pytest.raises(tracer.Refused, match=f"process {running.pid} has ended"):
+            followed.follow(str(filter_))
+
+
+def test_only_processes_that_a_user_may_trace_are_the_users() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may change its user")
+    became = f"import os; os.setresuid({NOBODY}, {NOBODY}, {NOBODY}); print(flush=True); input()"
+    with process("sleep", "600", user=NOBODY) as own, process(sys.executable, "-c", became) as dropped:
+        assert dropped.stdout
+        dropped.stdout.readline()
+        assert tracer.belongs_to(own.pid, NOBODY)
+        assert not tracer.belongs_to(own.pid, 0)
+        assert not tracer.belongs_to(os.getpid(), NOBODY)
+        kept = Path("/proc/sys/fs/suid_dumpable").read_text().strip() == "1"
+        assert tracer.belongs_to(dropped.pid, NOBODY) == kept, "it was root, and may hold what root knew"
+
+
+@pytest.mark.parametrize("words", [("-p", "1"), ("--processes", "on")])
+def test_a_process_needs_a_record_and_a_port(words: tuple[str, ...]) -> None:
+    done = capture("-i", "lo", *words, "--pid", "1", "--", "true")
+    assert done.returncode == 2
+    assert "--pid needs --processes, and the server's port" in done.stderr

@@ -14,7 +14,7 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.analyzer.tables.processes import PARTS, Acts, Processes
+from grpcdiag.analyzer.tables.processes import PARTS, Acts, Processes, Quota
 
 __all__ = ["answers", "as_recorded", "finding", "tables", "the_finding"]
 US = 1_000
@@ -42,7 +42,7 @@ def tables(
         parts=parts,
     )
     throttled = np.array([[first, first + 1]], dtype=np.int64)
-    return replace(before, processes=Processes(acts, {7: "load"}, 2, 0.5, throttled, 1 * US, locks))
+    return replace(before, processes=Processes(acts, {7: "load"}, 2, {7: Quota(0.5, throttled, US)}, locks))
 
 
 def as_recorded(
@@ -70,8 +70,8 @@ def as_recorded(
         process=np.full(len(lengths), 7 * known, dtype=np.int64),
         parts=parts,
     )
-    none = np.zeros((0, 2), dtype=np.int64)
-    return replace(before, processes=Processes(acts, {7: "server"}, 2, None, none, None, True))
+    quota = Quota(None, np.zeros((0, 2), dtype=np.int64), None)
+    return replace(before, processes=Processes(acts, {7: "server"}, 2, {7: quota}, True))
 
 
 def answers(module: Any, some: Tables) -> list[Finding | Skipped]:

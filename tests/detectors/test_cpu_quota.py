@@ -52,7 +52,12 @@ def test_what_cpu_stat_counted_is_said_if_the_record_has_it() -> None:
     assert said is not None
     assert said.metrics["cgroup_throttled_ns"] == 1_000
     assert "since the look before, 1 µs of all processors together." in said.explanation
-    older = finding(detector, replace(some, processes=replace(some.processes, throttled_ns=None)))
+    older = finding(
+        detector,
+        replace(
+            some, processes=replace(some.processes, quotas={7: replace(some.processes.quotas[7], throttled_ns=None)})
+        ),
+    )
     assert older is not None
     assert "cgroup_throttled_ns" not in older.metrics
     assert "since the look before." in older.explanation

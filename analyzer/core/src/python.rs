@@ -14,6 +14,7 @@ use crate::http2::frame::ping::PURPOSES;
 use crate::http2::observe::implementation;
 use crate::limits;
 use crate::processes::path::PARTS;
+use crate::processes::states::STATES;
 use crate::run::pipeline::Pipeline;
 use crate::store::budget::CAUSES;
 use crate::store::context::Options;
@@ -46,6 +47,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SpillError", module.py().get_type::<SpillError>())?;
     module.add("CAUSES", CAUSES.to_vec())?;
     module.add("PATH_PARTS", PARTS.to_vec())?;
+    module.add("THREAD_STATES", STATES.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
     module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;

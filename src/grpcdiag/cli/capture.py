@@ -107,6 +107,10 @@ def command(
         Processes,
         typer.Option("--processes", help="Record when COMMAND's threads ran (needs root); full: waits for locks, too."),
     ] = Processes.off,
+    pid: Annotated[
+        list[int] | None,
+        typer.Option("--pid", min=1, help="With --processes: record this running process, too; repeatable."),
+    ] = None,
     linger: Annotated[
         float,
         typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
@@ -133,6 +137,8 @@ def command(
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
     if output == STDOUT and (then or rotate or also):
         fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
+    if pid and (processes is Processes.off or not (port or target)):
+        fail("--pid needs --processes, and the server's port (-p or -t): its connections are found by it", USAGE)
     try:
         targets = [interfaces.target(text) for text in target or []]
         ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
@@ -153,6 +159,7 @@ def command(
             patience_s=linger,
             sample_every_s=samples / 1000,
             processes=processes.value,
+            pids=tuple(pid or ()),
             also=tuple(also or ()),
             version=_core.__version__,
         )

@@ -50,6 +50,41 @@ const LOCK_SEGMENTS: usize = 96;
 /// Nanoseconds by [`Part`].
 pub type Parts = [i64; PARTS.len()];
 
+/// A step of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What it consists of.
+    pub part: Part,
+    /// The thread that did so; 0 if it is not known.
+    pub thread: Thread,
+    /// When it began.
+    pub start: i64,
+    /// When it ended.
+    pub end: i64,
+}
+
+/// Takes the steps of a way, in any order. They do not overlap, and fill the interval; empty ones count nothing.
+pub trait Way {
+    /// Takes a step.
+    fn add(&mut self, step: Step);
+}
+
+impl Way for Parts {
+    fn add(&mut self, step: Step) {
+        if let Some(sum) = self.get_mut(step.part as usize) {
+            *sum = sum.saturating_add(step.end.saturating_sub(step.start).max(0));
+        }
+    }
+}
+
+impl Way for Vec<Step> {
+    fn add(&mut self, step: Step) {
+        if step.end > step.start {
+            self.push(step);
+        }
+    }
+}
+
 /// What is known beside the threads.
 #[derive(Debug, Default)]
 pub struct Surroundings {
@@ -57,6 +92,15 @@ pub struct Surroundings {
     pub arrivals: Vec<i64>,
     /// When the command's cgroup was throttled, ascending.
     pub throttled: Vec<(i64, i64)>,
+}
+
+impl Surroundings {
+    /// The times within others in which the cgroup was throttled.
+    pub fn list_throttled(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> {
+        let first = self.throttled.partition_point(|(_, end)| *end <= from);
+        let near = self.throttled.iter().skip(first).take_while(move |(start, _)| *start < to);
+        near.take(limits::TRACE_WAKE_UPS).copied()
+    }
 }
 
 /// Walks back from a thread that sent at `end` to `start`.
@@ -70,77 +114,77 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Divides an interval that a send ended, as its packet shows: the packet left within the call. Without a send in the
-    /// interval, or shortly after it, the thread is not known (0).
-    pub fn explain(&self, sent: Option<Sent>, start: i64, end: i64) -> (Thread, Parts) {
+    /// Follows the way to a send that ended an interval, as its packet shows: the packet left within the call. Without a
+    /// send in the interval, or shortly after it, the thread is not known (0).
+    pub fn explain(&self, sent: Option<Sent>, start: i64, end: i64, way: &mut impl Way) -> Thread {
         let fits = |sent: &Sent| sent.time >= start && sent.time.saturating_sub(end) <= CALL;
-        let mut parts = Parts::default();
-        let Some(sent) = sent.filter(fits) else {
-            add(&mut parts, Part::Unknown, end.saturating_sub(start));
-            return (0, parts);
+        let Some(Sent { by, time, .. }) = sent.filter(fits) else {
+            way.add(Step { part: Part::Unknown, thread: 0, start, end });
+            return 0;
         };
-        let until = end.min(sent.time);
-        parts = self.divide(sent.by, start, until);
-        add(&mut parts, Part::Io, end.saturating_sub(until)); // the kernel sent it later than the thread
-        (sent.by, parts)
+        let until = end.min(time);
+        self.follow(by, start, until, way);
+        way.add(Step { part: Part::Io, thread: by, start: until, end }); // the kernel sent it later than the thread
+        by
     }
 
-    /// Divides the time from `start` until `sender` sent at `end`. The parts add up to it.
-    pub fn divide(&self, sender: Thread, start: i64, end: i64) -> Parts {
-        let mut parts = Parts::default();
-        let (mut thread, mut now, mut end) = (sender, end, Part::Unknown);
+    /// Follows the way back from `sender`, which sent at `end`, until `start`. Its steps fill that time.
+    pub fn follow(&self, sender: Thread, start: i64, end: i64, way: &mut impl Way) {
+        let (mut thread, mut now, mut rest) = (sender, end, Part::Unknown);
         for _ in 0..limits::TRACE_WAKE_UPS {
             let Some((place, segments)) = self.find(thread, now).filter(|_| now > start) else { break };
             let Some(segment) = segments.get(place) else { break };
             let from = segment.time.max(start);
             match segment.state {
-                State::Running(_) => add(&mut parts, Part::Running, now - from),
-                State::Ready(_) => self.divide_ready(&mut parts, segments.get(place + 1), from, now),
+                State::Running(_) => way.add(Step { part: Part::Running, thread, start: from, end: now }),
+                State::Ready(_) => self.divide_ready(way, thread, segments.get(place + 1), (from, now)),
                 State::Blocked(_) => break,
             }
             now = from;
             match segment.state {
                 State::Ready(Ready::Woken(Waker::Hardware)) if now > start => {
-                    end = Part::Timer;
+                    rest = Part::Timer;
                     break;
                 }
                 State::Ready(Ready::Woken(Waker::Deferred)) if now > start => {
-                    end = self.explain_deferred(now);
+                    rest = self.explain_deferred(now);
                     break;
                 }
                 State::Ready(Ready::Woken(Waker::Thread(by))) if now > start => {
                     if let Some(since) = self.find_lock(segments, place, by) {
-                        add(&mut parts, Part::Lock, now - since.max(start));
-                        now = since.max(start);
+                        let since = since.max(start);
+                        way.add(Step { part: Part::Lock, thread, start: since, end: now });
+                        now = since;
                     } else if self.record.tasks.contains_key(&by) {
                         thread = by;
                     } else {
-                        end = Part::Io;
+                        rest = Part::Io;
                         break;
                     }
                 }
                 _ => {}
             }
         }
-        self.divide_rest(&mut parts, end, sender, start, now);
-        parts
+        self.divide_rest(way, rest, sender, (start, now));
     }
 
     /// Divides the time before a way's end. The sender may have waited for a lock then. If it is not known what it
     /// waited for, what could have led to the send sooner did not run while the cgroup was throttled; a timer runs on.
-    fn divide_rest(&self, parts: &mut Parts, part: Part, sender: Thread, start: i64, end: i64) {
-        let locked = self.overlap_locked(sender, start, end);
-        let stops = locked == 0 && part == Part::Unknown;
-        let throttled = if stops { self.overlap_throttled(start, end) } else { 0 };
-        add(parts, Part::Lock, locked);
-        add(parts, Part::Throttled, throttled);
-        add(parts, part, end.saturating_sub(start) - locked - throttled);
+    fn divide_rest(&self, way: &mut impl Way, rest: Part, sender: Thread, (start, end): (i64, i64)) {
+        let locked = self.list_locked(sender, start, end);
+        if !locked.is_empty() {
+            fill(way, sender, (start, end), locked.into_iter(), [Part::Lock, rest]);
+        } else if rest == Part::Unknown {
+            fill(way, sender, (start, end), self.list_throttled(start, end), [Part::Throttled, rest]);
+        } else {
+            way.add(Step { part: rest, thread: sender, start, end });
+        }
     }
 
-    /// How long a thread waited for contended locks.
-    fn overlap_locked(&self, thread: Thread, start: i64, end: i64) -> i64 {
-        let Some((last, segments)) = self.find(thread, end) else { return 0 };
-        let mut locked = 0;
+    /// When a thread waited for contended locks, ascending.
+    fn list_locked(&self, thread: Thread, start: i64, end: i64) -> Vec<(i64, i64)> {
+        let mut locked = Vec::new();
+        let Some((last, segments)) = self.find(thread, end) else { return locked };
         for place in (0..=last.saturating_add(1)).rev().take(limits::TRACE_WAKE_UPS) {
             let Some(&Segment { time, state }) = segments.get(place) else { continue };
             if time <= start {
@@ -148,10 +192,12 @@ impl Walk<'_> {
             }
             if let State::Ready(Ready::Woken(Waker::Thread(by))) = state
                 && let Some(since) = self.find_lock(segments, place, by)
+                && since.max(start) < time.min(end)
             {
-                locked += (time.min(end) - since.max(start)).max(0);
+                locked.push((since, time));
             }
         }
+        locked.reverse();
         locked
     }
 
@@ -163,41 +209,35 @@ impl Walk<'_> {
     }
 
     /// Divides the time in which a thread was ready by what the processor did that ran it next.
-    fn divide_ready(&self, parts: &mut Parts, next: Option<&Segment>, from: i64, to: i64) {
+    fn divide_ready(&self, way: &mut impl Way, thread: Thread, next: Option<&Segment>, (from, to): (i64, i64)) {
         let Some(&Segment { state: State::Running(cpu), .. }) = next else {
-            return add(parts, Part::WakeUp, to - from);
+            return way.add(Step { part: Part::WakeUp, thread, start: from, end: to });
         };
         let ran = self.threads.processors.get(&cpu).map_or(&[][..], Vec::as_slice);
         let first = ran.partition_point(|(time, _)| *time <= from).saturating_sub(1);
         let mut at = from;
-        for (place, &(_, thread)) in ran.iter().enumerate().skip(first).take(limits::TRACE_WAKE_UPS) {
+        for (place, &(_, other)) in ran.iter().enumerate().skip(first).take(limits::TRACE_WAKE_UPS) {
             let until = ran.get(place + 1).map_or(to, |(time, _)| (*time).min(to));
             if until > at {
-                let is_own = self.record.tasks.contains_key(&thread);
-                let throttled = if is_own { 0 } else { self.overlap_throttled(at, until) };
-                add(parts, Part::Throttled, throttled);
-                let part = match thread {
+                let is_own = self.record.tasks.contains_key(&other);
+                let part = match other {
                     0 => Part::WakeUp,
                     _ if is_own => Part::Runnable,
                     _ => Part::OtherProcesses,
                 };
-                add(parts, part, until - at - throttled);
+                let throttled = self.list_throttled(at, until).filter(|_| !is_own);
+                fill(way, thread, (at, until), throttled, [Part::Throttled, part]);
                 at = until;
             }
             if at >= to {
                 return;
             }
         }
-        add(parts, Part::Unknown, to - at);
+        way.add(Step { part: Part::Unknown, thread, start: at, end: to });
     }
 
-    fn overlap_throttled(&self, from: i64, to: i64) -> i64 {
-        let throttled = &self.surroundings.throttled;
-        let first = throttled.partition_point(|(_, end)| *end <= from);
-        let near = throttled.iter().skip(first).take_while(|(start, _)| *start < to).take(limits::TRACE_WAKE_UPS);
-        near.map(|(start, end)| (*end).min(to) - (*start).max(from))
-            .fold(0, i64::saturating_add)
-            .clamp(0, to.saturating_sub(from).max(0))
+    fn list_throttled(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> {
+        self.surroundings.list_throttled(from, to)
     }
 
     /// What a thread waited for that the deferred part of an interrupt woke at `time`.
@@ -221,8 +261,21 @@ impl Walk<'_> {
     }
 }
 
-fn add(parts: &mut Parts, part: Part, ns: i64) {
-    if let Some(sum) = parts.get_mut(part as usize) {
-        *sum = sum.saturating_add(ns.max(0));
+/// Divides a time of a thread into what is inside of `pieces`, which ascend, and what is outside.
+fn fill(
+    way: &mut impl Way,
+    thread: Thread,
+    (start, end): (i64, i64),
+    pieces: impl Iterator<Item = (i64, i64)>,
+    [inside, outside]: [Part; 2],
+) {
+    let mut at = start;
+    for (from, to) in pieces {
+        let from = from.max(at).min(end);
+        let to = to.max(from).min(end);
+        way.add(Step { part: outside, thread, start: at, end: from });
+        way.add(Step { part: inside, thread, start: from, end: to });
+        at = to;
     }
+    way.add(Step { part: outside, thread, start: at, end });
 }

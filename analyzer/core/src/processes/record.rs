@@ -85,6 +85,8 @@ pub struct Socket {
 pub struct Task {
     /// Its process.
     pub process: Thread,
+    /// The process that was recorded from the beginning, from which it stems.
+    pub root: Thread,
     /// Its last name.
     pub name: String,
 }
@@ -289,9 +291,10 @@ impl Record {
     }
 
     fn keep_task(&mut self, by: Thread, pid: Thread, is_thread: bool, name: String) {
-        let process = if is_thread { self.tasks.get(&by).map_or(by, |task| task.process) } else { pid };
+        let (of, root) = self.tasks.get(&by).map_or((by, by), |task| (task.process, task.root));
+        let process = if is_thread { of } else { pid };
         if self.tasks.len() < limits::TRACE_THREADS {
-            self.tasks.insert(pid, Task { process, name });
+            self.tasks.insert(pid, Task { process, root, name });
         }
     }
 

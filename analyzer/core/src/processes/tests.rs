@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::format::Format;
 use super::page::{Records, used};
-use super::path::{Part, Parts, Surroundings, Walk};
+use super::path::{Part, Parts, Step, Surroundings, Walk};
 use super::record::{Record, Task};
 use super::redact::Redactor;
 use super::threads::Threads;
@@ -106,7 +106,7 @@ fn futex(by: i32, word: u64) -> Vec<u8> {
 
 /// Threads 10 to 15 of process 10, and what one processor's events say of them.
 fn read(events: &[(u64, Vec<u8>)]) -> Record {
-    let task = |thread| (thread, Task { process: LOAD, name: "load".to_owned() });
+    let task = |thread| (thread, Task { process: LOAD, root: LOAD, name: "load".to_owned() });
     let mut record = Record::new(&formats(), (LOAD..LOAD + 6).map(task).collect());
     let page = page(events);
     let mut block = (page.len() as u32).to_le_bytes().to_vec();
@@ -119,8 +119,17 @@ fn read(events: &[(u64, Vec<u8>)]) -> Record {
 fn divide(record: &Record, thread: i32, start: i64, end: i64, throttled: Vec<(i64, i64)>) -> Parts {
     let threads = Threads::new(record);
     let surroundings = Surroundings { arrivals: Vec::new(), throttled };
-    let parts = Walk { threads: &threads, record, surroundings: &surroundings }.divide(thread, start, end);
+    let walk = Walk { threads: &threads, record, surroundings: &surroundings };
+    let (mut parts, mut steps) = (Parts::default(), Vec::<Step>::new());
+    walk.follow(thread, start, end, &mut parts);
+    walk.follow(thread, start, end, &mut steps);
     assert_eq!(parts.iter().sum::<i64>(), end - start, "the parts add up");
+    steps.sort_unstable_by_key(|step| step.start);
+    assert!(steps.windows(2).all(|pair| pair[0].end == pair[1].start), "the steps follow each other: {steps:?}");
+    let ends = steps.first().zip(steps.last()).map(|(first, last)| (first.start, last.end));
+    assert!(ends == Some((start, end)) || start == end);
+    let of = |part: usize| steps.iter().filter(|s| s.part as usize == part).map(|s| s.end - s.start).sum::<i64>();
+    assert!(parts.iter().enumerate().all(|(part, ns)| of(part) == *ns));
     parts
 }
 
@@ -268,7 +277,7 @@ fn threads_belong_to_processes() {
         event(6, 0, by, &[&pid.to_le_bytes(), b"new\0............", &flags.to_le_bytes()])
     };
     let record = read(&[(1, clone(LOAD, 50, 0)), (2, clone(50, 51, 0x10000)), (3, clone(51, 52, 0x10000))]);
-    assert_eq!(record.tasks.get(&52), Some(&Task { process: 50, name: "new".to_owned() }));
+    assert_eq!(record.tasks.get(&52), Some(&Task { process: 50, root: LOAD, name: "new".to_owned() }));
     assert_eq!(record.tasks.get(&50).map(|task| task.process), Some(50));
 }
 

@@ -7,10 +7,11 @@ use pyo3::types::{PyByteArray, PyByteArrayMethods, PyBytes};
 use std::sync::{Mutex, PoisonError};
 
 use crate::processes::format::Format;
-use crate::processes::path::{PARTS, Surroundings, Walk};
+use crate::processes::path::{PARTS, Parts, Step, Surroundings, Walk};
 use crate::processes::record::{Record, Task, Thread};
 use crate::processes::redact::Redactor;
-use crate::processes::threads::Threads;
+use crate::processes::states::list_spans;
+use crate::processes::threads::{Sent, Threads};
 
 /// Redacts and compresses trace pages; see `processes::redact`.
 #[pyclass(module = "grpcdiag.analyzer._core")]
@@ -51,6 +52,7 @@ pub(super) struct ProcessRecord {
 }
 
 type Column<'py, T> = Bound<'py, PyArray1<T>>;
+type Times<'py> = PyReadonlyArray1<'py, i64>;
 
 #[pymethods]
 impl ProcessRecord {
@@ -64,7 +66,8 @@ impl ProcessRecord {
         blocks: Vec<(u16, Vec<u8>)>,
     ) -> Self {
         let inner = py.detach(|| {
-            let tasks = tasks.into_iter().map(|(thread, process, name)| (thread, Task { process, name }));
+            let tasks =
+                tasks.into_iter().map(|(thread, process, name)| (thread, Task { process, root: process, name }));
             let mut record = Record::new(&formats, tasks.collect());
             record.read_blocks(&blocks);
             let threads = Threads::new(&record);
@@ -92,10 +95,10 @@ impl ProcessRecord {
         record.sockets.iter().enumerate().map(row).collect()
     }
 
-    /// Threads with their process and name.
-    fn tasks(&self) -> Vec<(Thread, Thread, String)> {
+    /// Threads with their process, the process from which it stems, and their name.
+    fn tasks(&self) -> Vec<(Thread, Thread, Thread, String)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.0.tasks.iter().map(|(&thread, task)| (thread, task.process, task.name.clone())).collect()
+        inner.0.tasks.iter().map(|(&thread, task)| (thread, task.process, task.root, task.name.clone())).collect()
     }
 
     /// The thread that ended each interval by sending the byte at `offset` of `socket`, 0 when it is not known, and
@@ -104,13 +107,84 @@ impl ProcessRecord {
     fn divide<'py>(
         &self,
         py: Python<'py>,
-        starts: PyReadonlyArray1<'py, i64>,
-        ends: PyReadonlyArray1<'py, i64>,
-        sockets: PyReadonlyArray1<'py, i64>,
+        starts: Times<'py>,
+        ends: Times<'py>,
+        sockets: Times<'py>,
         offsets: PyReadonlyArray1<'py, u64>,
-        arrivals: PyReadonlyArray1<'py, i64>,
+        arrivals: Times<'py>,
         throttled: Vec<(i64, i64)>,
     ) -> PyResult<(Column<'py, i32>, Bound<'py, PyArray2<i64>>)> {
+        let (mut senders, mut cells) = (Vec::new(), Vec::new());
+        self.walk([starts, ends, sockets], &offsets, (&arrivals, throttled), |walk, sent, start, end| {
+            let mut parts = Parts::default();
+            senders.push(walk.explain(sent, start, end, &mut parts));
+            cells.extend_from_slice(&parts);
+        })?;
+        let cells = cells.into_pyarray(py).reshape([senders.len(), PARTS.len()])?;
+        Ok((senders.into_pyarray(py), cells))
+    }
+
+    /// The ways to the sends that ended intervals, in steps: which interval, part, thread, begin and end. Arguments as of
+    /// `divide`.
+    #[expect(clippy::too_many_arguments, clippy::type_complexity, reason = "columns of a table")]
+    fn follow<'py>(
+        &self,
+        py: Python<'py>,
+        starts: Times<'py>,
+        ends: Times<'py>,
+        sockets: Times<'py>,
+        offsets: PyReadonlyArray1<'py, u64>,
+        arrivals: Times<'py>,
+        throttled: Vec<(i64, i64)>,
+    ) -> PyResult<(Column<'py, i64>, Column<'py, u8>, Column<'py, i32>, Column<'py, i64>, Column<'py, i64>)> {
+        let (mut intervals, mut steps) = (Vec::new(), Vec::<Step>::new());
+        let mut interval = 0;
+        self.walk([starts, ends, sockets], &offsets, (&arrivals, throttled), |walk, sent, start, end| {
+            let first = steps.len();
+            walk.explain(sent, start, end, &mut steps);
+            steps.get_mut(first..).unwrap_or_default().sort_unstable_by_key(|step: &Step| step.start);
+            intervals.resize(steps.len(), interval);
+            interval += 1;
+        })?;
+        Ok((
+            intervals.into_pyarray(py),
+            steps.iter().map(|step| step.part as u8).collect::<Vec<_>>().into_pyarray(py),
+            steps.iter().map(|step| step.thread).collect::<Vec<_>>().into_pyarray(py),
+            steps.iter().map(|step| step.start).collect::<Vec<_>>().into_pyarray(py),
+            steps.iter().map(|step| step.end).collect::<Vec<_>>().into_pyarray(py),
+        ))
+    }
+
+    /// What the threads did for at least the width that is returned: thread, state, begin and end of at most `most` times.
+    #[expect(clippy::type_complexity, reason = "columns of a table")]
+    fn spans<'py>(
+        &self,
+        py: Python<'py>,
+        throttled: Vec<(i64, i64)>,
+        most: usize,
+    ) -> (i64, Column<'py, i32>, Column<'py, u8>, Column<'py, i64>, Column<'py, i64>) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let surroundings = Surroundings { arrivals: Vec::new(), throttled };
+        let (width, spans) = list_spans(&inner.1, &surroundings, most);
+        (
+            width,
+            spans.iter().map(|span| span.thread).collect::<Vec<_>>().into_pyarray(py),
+            spans.iter().map(|span| span.state).collect::<Vec<_>>().into_pyarray(py),
+            spans.iter().map(|span| span.start).collect::<Vec<_>>().into_pyarray(py),
+            spans.iter().map(|span| span.end).collect::<Vec<_>>().into_pyarray(py),
+        )
+    }
+}
+
+impl ProcessRecord {
+    /// Calls `each` with the send that ended each interval. Raises ValueError for columns that do not fit.
+    fn walk(
+        &self,
+        [starts, ends, sockets]: [Times<'_>; 3],
+        offsets: &PyReadonlyArray1<'_, u64>,
+        (arrivals, throttled): (&Times<'_>, Vec<(i64, i64)>),
+        mut each: impl FnMut(&Walk<'_>, Option<Sent>, i64, i64),
+    ) -> PyResult<()> {
         let (starts, ends) = (starts.as_slice()?, ends.as_slice()?);
         let (sockets, offsets) = (sockets.as_slice()?, offsets.as_slice()?);
         let surroundings = Surroundings { arrivals: arrivals.as_slice()?.to_vec(), throttled };
@@ -120,16 +194,10 @@ impl ProcessRecord {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (record, threads) = &*inner;
         let walk = Walk { threads, record, surroundings: &surroundings };
-        let mut senders = vec![0; starts.len()];
-        let mut cells = Vec::with_capacity(starts.len() * PARTS.len());
-        let intervals = starts.iter().zip(ends).zip(sockets.iter().zip(offsets));
-        for (sender, ((&start, &end), (&socket, &offset))) in senders.iter_mut().zip(intervals) {
+        for ((&start, &end), (&socket, &offset)) in starts.iter().zip(ends).zip(sockets.iter().zip(offsets)) {
             let sent = usize::try_from(socket).ok().and_then(|socket| threads.sender(socket, offset));
-            let (by, parts) = walk.explain(sent, start, end);
-            *sender = by;
-            cells.extend_from_slice(&parts);
+            each(&walk, sent, start, end);
         }
-        let cells = cells.into_pyarray(py).reshape([starts.len(), PARTS.len()])?;
-        Ok((senders.into_pyarray(py), cells))
+        Ok(())
     }
 }
