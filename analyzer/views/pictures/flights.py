@@ -136,7 +136,7 @@ def _find_range(subject: Subject, row: int) -> tuple[int, int]:
 
 
 def _list_stops(subject: Subject, side: int, begin: int, end: int, cause: str | None = None) -> Ints:
-    """List the blocked intervals of a side, or those of a cause, that begin in a range, in the order of their starts."""
+    """List the blocked intervals of a side, of one cause or of all, that begin in a range, by their starts."""
     waits = subject.tables.waits
     rows = subject.of_connection(waits)
     starts = waits.start_time_ns[rows] - subject.zero
