@@ -117,6 +117,28 @@ def _draw_http2_window(subject: Subject, cause: str) -> Picture | None:
     return Picture("window", title, "bytes", begin, end, series, connections=subject.alone)
 
 
+def draw_used_up_window(subject: Subject) -> Picture | None:
+    """Draw the sum of DATA of the stream whose last bytes are evidence: they used up its window for good."""
+    frames, packets = subject.tables.frames, [item.packet for item in subject.finding.evidence]
+    rows = subject.of_connection(frames)
+    rows = rows[(frames.kind[rows] == _DATA) & np.isin(frames.last_packet[rows], packets)]
+    if not len(rows):
+        return None
+    last = rows[np.argmax(frames.last_time_ns[rows])]
+    stream, side, stop = int(frames.stream[last]), int(frames.direction[last]), int(frames.last_time_ns[last])
+    begin, end = subject.range
+    times, sent = _sum_data(subject, side, stream, begin, end)
+    used = int(sent[np.searchsorted(times, stop - subject.zero, side="right") - 1])
+    series = (
+        make_line(
+            "DATA sent", "step", "flight", np.concatenate([[begin], times, [end]]), np.append(0, [*sent, sent[-1]])
+        ),
+        make_series("the window is used up", "limit", "limit", [stop - subject.zero, end], [used, used]),
+    )
+    title = f"DATA of {subject.ways()[side]} on stream {stream}, until its window is used up"
+    return Picture("window", title, "bytes", begin, end, series, connections=subject.alone)
+
+
 def _find_longest(subject: Subject, *causes: str) -> int | None:
     """Find the longest blocked interval of some causes whose packets the page has; one of the evidence first."""
     waits = subject.tables.waits
