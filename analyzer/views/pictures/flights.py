@@ -125,15 +125,17 @@ def draw_used_up_window(subject: Subject) -> Picture | None:
     if not len(rows):
         return None
     last = rows[np.argmax(frames.last_time_ns[rows])]
-    stream, side, stop = int(frames.stream[last]), int(frames.direction[last]), int(frames.last_time_ns[last])
-    begin, end = subject.range
+    stream, side = int(frames.stream[last]), int(frames.direction[last])
+    stop, (begin, end) = int(frames.last_time_ns[last]) - subject.zero, subject.range
+    if not begin <= stop <= end:
+        return None
     times, sent = _sum_data(subject, side, stream, begin, end)
-    used = int(sent[np.searchsorted(times, stop - subject.zero, side="right") - 1])
+    used = int(sent[np.searchsorted(times, stop, side="right") - 1])
     series = (
         make_line(
             "DATA sent", "step", "flight", np.concatenate([[begin], times, [end]]), np.append(0, [*sent, sent[-1]])
         ),
-        make_series("the window is used up", "limit", "limit", [stop - subject.zero, end], [used, used]),
+        make_series("the window is used up", "limit", "limit", [stop, end], [used, used]),
     )
     title = f"DATA of {subject.ways()[side]} on stream {stream}, until its window is used up"
     return Picture("window", title, "bytes", begin, end, series, connections=subject.alone)
