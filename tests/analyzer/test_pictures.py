@@ -201,6 +201,16 @@ def test_a_part_of_a_large_capture_has_pictures_of_that_part() -> None:
     assert found.end_ns < 500_000_000  # the packets around the first evidence, not those around the last
 
 
+@pytest.mark.parametrize("name", [*KINDS, "wild/window-deadlock.pcap.zst"])
+def test_a_small_part_of_a_capture_has_pictures_too(name: str) -> None:
+    """Their packets may be anywhere: before, within and after what the finding is about."""
+    path, bounds = recorded(name), Bounds(packets=60, frames=400, rpcs=40, waits=5, around=10, slow_packets=8, begun=2)
+    analysis = analyze([path])
+    for picture in filter(None, collect_page_data([path], analysis, bounds=bounds).pictures):
+        assert picture.begin_ns <= picture.end_ns
+        assert all(0 < len(series.points) <= model.MOST_POINTS for series in picture.series)
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), min_size=1, max_size=2_500))
 def test_a_long_line_keeps_its_largest_and_its_last_value(values: list[tuple[int, int]]) -> None:
     columns = np.array(sorted(values), dtype=np.int64)
