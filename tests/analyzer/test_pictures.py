@@ -26,6 +26,7 @@ KINDS = {
     "rtt205-go-16000.pcap": ("slow-start-after-idle", "flight"),
     "lab/stream-window-stall.pcap": ("stream-window-stall", "window"),
     "lab/connection-window-stall.pcap.gz": ("connection-window-stall", "window"),
+    "lab/flow-control-deadlock.pcap.gz": ("flow-control-deadlock", "window"),
     "lab/receive-window-stall.pcap": ("receive-window-stall", "window"),
     "lab/delayed-ack-nagle.pcap": ("delayed-ack-nagle", "flight"),
     "lab/ping-storm.pcap.gz": ("ping-storm", "rates"),
@@ -106,6 +107,13 @@ def test_what_is_sent_touches_the_limit_of_the_window_and_never_exceeds_it(name:
     known = limit[limit[:, 1] >= 0]
     left = [value - value_at(sent, time) for time, value in known[::2].tolist()]
     assert min(left) == 0 and left.count(0) >= 3
+
+
+def test_nothing_is_sent_after_the_window_is_used_up() -> None:
+    picture = picture_of("lab/flow-control-deadlock.pcap.gz")
+    sent, limit = points(picture, 0), points(picture, 1)
+    assert limit[0, 0] == 9_243_207  # the evidence: "its last bytes; the stream window is used up"
+    assert value_at(sent, limit[0, 0]) == limit[0, 1] == sent[-1, 1] == 20_000 + 10_005  # SETTINGS, and a WINDOW_UPDATE
 
 
 def test_the_flight_touches_the_receive_window() -> None:
@@ -191,6 +199,16 @@ def test_a_part_of_a_large_capture_has_pictures_of_that_part() -> None:
     found = next(p for p in part.pictures if p and p.kind == "rates")
     assert not part.spans.whole and part.packets.time_ns.max() > 2_000_000_000
     assert found.end_ns < 500_000_000  # the packets around the first evidence, not those around the last
+
+
+@pytest.mark.parametrize("name", [*KINDS, "wild/window-deadlock.pcap.zst"])
+def test_a_small_part_of_a_capture_has_pictures_too(name: str) -> None:
+    """Their packets may be anywhere: before, within and after what the finding is about."""
+    path, bounds = recorded(name), Bounds(packets=60, frames=400, rpcs=40, waits=5, around=10, slow_packets=8, begun=2)
+    analysis = analyze([path])
+    for picture in filter(None, collect_page_data([path], analysis, bounds=bounds).pictures):
+        assert picture.begin_ns <= picture.end_ns
+        assert all(0 < len(series.points) <= model.MOST_POINTS for series in picture.series)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), min_size=1, max_size=2_500))

@@ -20,6 +20,7 @@ from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording, run_he
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -354,6 +355,16 @@ def test_standard_input_is_read_twice() -> None:
     assert "standard input" in read.words
     assert "grpcdiag-" not in read.text
     assert json.loads(_by_id(read, "facts"))["layout"][3]["rows"] == 136
+
+
+@pytest.mark.parametrize("place", range(3), ids=["light", "auto", "dark"])
+def test_each_cause_has_a_colour_of_its_own(place: int) -> None:
+    style = page.asset("style.css")
+    palette = [block for block in re.findall(r":root[^{]*{([^}]*)}", style) if "--client:" in block][place]
+    colours = dict(re.findall(r"--(\w+): (#\w+)", palette))
+    drawn = [*CAUSES, "flight", "limit", *(name for name in colours if name.startswith("kind_"))]
+    assert len({colours[name] for name in drawn}) == len(drawn)
+    assert all(f".cause-{cause} {{ fill: var(--{cause}); }}" in style for cause in CAUSES)
 
 
 def test_tls_without_secrets_has_a_page(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ DRAWN_BY: Mapping[str, Draw] = {
     "connection-window-stall": flights.draw_connection_window,
     "delayed-ack-nagle": flights.draw_delayed_acks,
     "client-idle-gap": calls.draw_idle_gaps,
+    "flow-control-deadlock": flights.draw_used_up_window,
     "half-closed-streams": connections.draw_handshakes,
     "head-of-line-blocking": calls.draw_waiting_calls,
     "header-overhead": rates.draw_packet_rates,

@@ -117,6 +117,30 @@ def _draw_http2_window(subject: Subject, cause: str) -> Picture | None:
     return Picture("window", title, "bytes", begin, end, series, connections=subject.alone)
 
 
+def draw_used_up_window(subject: Subject) -> Picture | None:
+    """Draw the sum of DATA of the stream whose last bytes are evidence: they used up its window for good."""
+    frames, packets = subject.tables.frames, [item.packet for item in subject.finding.evidence]
+    rows = subject.of_connection(frames)
+    rows = rows[(frames.kind[rows] == _DATA) & np.isin(frames.last_packet[rows], packets)]
+    if not len(rows):
+        return None
+    last = rows[np.argmax(frames.last_time_ns[rows])]
+    stream, side = int(frames.stream[last]), int(frames.direction[last])
+    stop, (begin, end) = int(frames.last_time_ns[last]) - subject.zero, subject.range
+    if not begin <= stop <= end:
+        return None
+    times, sent = _sum_data(subject, side, stream, begin, end)
+    used = int(sent[np.searchsorted(times, stop, side="right") - 1])
+    series = (
+        make_line(
+            "DATA sent", "step", "flight", np.concatenate([[begin], times, [end]]), np.append(0, [*sent, sent[-1]])
+        ),
+        make_series("the window is used up", "limit", "limit", [stop, end], [used, used]),
+    )
+    title = f"DATA of {subject.ways()[side]} on stream {stream}, until its window is used up"
+    return Picture("window", title, "bytes", begin, end, series, connections=subject.alone)
+
+
 def _find_longest(subject: Subject, *causes: str) -> int | None:
     """Find the longest blocked interval of some causes whose packets the page has; one of the evidence first."""
     waits = subject.tables.waits
@@ -136,7 +160,7 @@ def _find_range(subject: Subject, row: int) -> tuple[int, int]:
 
 
 def _list_stops(subject: Subject, side: int, begin: int, end: int, cause: str | None = None) -> Ints:
-    """List the blocked intervals of a side, or those of a cause, that begin in a range, ordered by their starts."""
+    """List the blocked intervals of a side, of one cause or of all, that begin in a range, by their starts."""
     waits = subject.tables.waits
     rows = subject.of_connection(waits)
     starts = waits.start_time_ns[rows] - subject.zero

@@ -54,7 +54,7 @@ class Timeline {
 
   laneNames() {
     if (this.view.connection !== ALL) return this.view.layout.lanes.map((lane) => lane.name);
-    return this.view.layout.members.map((numbers) => (numbers.length === 1 ? `#${numbers[0]}` : counted(numbers.length, "conn.")));
+    return this.view.layout.members.map((numbers) => (numbers.length === 1 ? `#${numbers[0]}` : `${numbers.length.toLocaleString("en")} conn.`));
   }
 
   option(lanes) {
