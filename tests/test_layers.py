@@ -41,12 +41,12 @@ ARROWS = {
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
-    "analyzer.hops reports.shared reports.terminal",
+    "analyzer.hops reports.shared",
     "reports.analysis_json": "analyzer.model",
     "reports.openmetrics": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
-    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
+    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",
     "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
@@ -63,6 +63,7 @@ ARROWS = {
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
     "cli.support": "files analyzer.tables analyzer.decode analyzer.processes analyzer.sidecar analyzer.measured "
+    "analyzer.selection "
     "analyzer.two_captures "
     "reports.shared "
     "reports.tables fixtures "
