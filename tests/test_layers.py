@@ -42,13 +42,13 @@ ARROWS = {
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
-    "analyzer.hops reports.shared reports.terminal",
+    "analyzer.hops reports.shared",
     "reports.analysis_json": "analyzer.model",
     "reports.openmetrics": "analyzer.model",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json reports.html",
     "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
-    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
+    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",
     "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
@@ -65,7 +65,7 @@ ARROWS = {
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
     "cli.support": "files analyzer.limits analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
-    "analyzer.sidecar analyzer.measured reports.compare "
+    "analyzer.sidecar analyzer.measured analyzer.selection reports.compare "
     "analyzer.two_captures "
     "reports.shared "
     "reports.tables fixtures "

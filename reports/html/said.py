@@ -9,7 +9,7 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
-from ...analyzer.model.text import count, duration, safe
+from ...analyzer.model.text import count, duration, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.cost import describe_cost
@@ -106,8 +106,9 @@ def percent(share: float) -> str:
 
 
 def seconds(analysis: Analysis, time_ns: int) -> str:
-    """Format a time in seconds since the first packet, as Wireshark does."""
-    return relative(time_ns - (analysis.capture.first_time_ns or 0))
+    """Format a time in seconds since the first packet, as Wireshark does, and in UTC."""
+    first = analysis.capture.first_time_ns or 0
+    return f"{relative(time_ns - first)} ({utc(time_ns, first)})"
 
 
 def relative(ns: int) -> str:

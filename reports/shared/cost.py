@@ -15,7 +15,7 @@ _COSTS = (
     ("deadline_exceeded_rpcs", "RPC", "ended by a deadline"),
     ("cancelled_rpcs", "RPC", "cancelled"),
     ("ended_rpcs", "RPC", "ended early"),
-    ("affected_rpcs", "RPC", "hit"),
+    ("affected_rpcs", "RPC", "affected"),
     ("open_rpcs", "RPC", "lost"),
     ("retries", "retry", "sent"),
     ("attempts", "connection attempt", "failed"),

@@ -148,7 +148,7 @@ def _flatten_budget(piece: pl.DataFrame) -> pl.DataFrame:
 
 
 def _name_bar(piece: pl.DataFrame) -> pl.DataFrame:
-    return piece.rename({"budget": "causes"}, strict=False)
+    return piece.select(pl.col(name).alias("causes" if name == "budget" else name) for name in piece.columns)
 
 
 def _align(columns: Iterable[pl.Series]) -> list[bool]:

@@ -16,12 +16,12 @@ from ...analyzer.model.analysis import Analysis, Narrowed
 from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
-from ...analyzer.model.text import count, duration, safe, size
+from ...analyzer.model.text import count, duration, safe, size, utc
 from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
-from ..shared.quality import find_main, format_begin, format_span, list_flaws, list_not_judged, list_vantages
+from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
 
@@ -156,9 +156,9 @@ def _show_capture(analysis: Analysis) -> Text:
     names = safe(analysis.files[0]) + (f" and {len(analysis.files) - 1} more" if len(analysis.files) > 1 else "")
     line = Text(names, style="bold")
     line.append(
-        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}"
-        f"{format_begin(analysis)}, {'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, "
-        f"{count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}",
+        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}, "
+        f"{'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
+        f"{count(totals.messages, 'message')}",
         style="not bold",
     )
     return line
@@ -166,7 +166,9 @@ def _show_capture(analysis: Analysis) -> Text:
 
 def _show_quality(analysis: Analysis) -> Text:
     found = [f"{n:,} {what}" for n, _, what in list_flaws(analysis)]
-    line = Text("quality: ", style="dim")
+    begin = analysis.capture.first_time_ns
+    line = Text("" if begin is None else f"from {utc(begin)} UTC; ", style="dim")
+    line.append("quality: ", style="dim")
     line.append(", ".join(found) or "nothing missing", style=CAUTION if found else GOOD)
     line.append(f"; capture point: {list_vantages(analysis)}", style="dim")
     if analysis.quality.warnings:

@@ -301,6 +301,14 @@ def test_a_long_table_goes_through_the_pager(tmp_path: Path) -> None:
         assert ["time", "conn"] in [line.split()[:2] for line in shown.splitlines()[:3]]
 
 
+@pytest.mark.parametrize("command", [("rpcs",), ("waits",), ("analyze",), ("timeline", "-c", "0")])
+def test_standard_input_is_a_whole_capture(command: tuple[str, ...]) -> None:
+    """Not one of several files: it can be read once, and they are read in the order of their times."""
+    outcome = run_here(*command, "-", recorded(ERRORS))
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert "standard input (-) is one capture" in outcome.err
+
+
 def test_quiet_silences_the_meanings_of_letters() -> None:
     """They are on standard error when standard output is no terminal."""
     shown, quiet = (run_here("rpcs", recorded(ERRORS), *option) for option in ((), ("--quiet",)))

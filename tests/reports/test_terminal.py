@@ -155,6 +155,13 @@ def test_a_finding_shows_a_part_and_says_where_the_rest_is() -> None:
     assert "no latency cost measured" in blocks["finding-15"]
 
 
+def test_a_round_trip_without_a_handshake_is_an_upper_bound() -> None:
+    """Two of the connections were opened before the capture."""
+    text = " ".join(terminal.render(named("wild/etcd-late.pcap.zst"), width=200).split())
+    assert len(re.findall(r"\(opened before\) 1 1 at most 2\d\.\d ms", text)) == 2
+    assert text.count("at most") == 2
+
+
 def test_failed_calls_are_the_cost_of_a_finding() -> None:
     """As many as the client counted."""
     statuses = recording("rpc-errors").report["status"]

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.selection.selection import Selection
-from grpcdiag.analyzer.views.events import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
+from grpcdiag.analyzer.views.events import BURST, LIMITS, RETRANSMISSION, SILENCE, Step, in_flight, sequence, steps
 from grpcdiag.analyzer.views.excerpt import excerpt, slowest
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports import timeline
+
+LOSS_RECOVERY = _core.CAUSES.index("loss_recovery")
 
 MS = 1_000_000
 RTT205 = "rtt205-go-16000.pcap"
@@ -227,6 +230,16 @@ def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
     assert "blocked intervals: none; other streams in this range: 3 congestion_window 48.1 ms" in text
     assert "BLOCKED 20.2 ms: congestion_window" in text
     assert "4,670 B of stream 777; in flight 5,614" in text
+
+
+def test_an_rpc_that_waited_for_lost_packets_shows_every_retransmission() -> None:
+    """Those of other streams hold it up as well: TCP delivers bytes in order."""
+    parts = slowest([recorded("lab/loss-recovery.pcap.gz")], 40, Selection())
+    lossy = [part for part in parts if part.rpc is not None and part.tables.rpc_budgets[part.rpc, LOSS_RECOVERY] > 0]
+    assert 0 < len(lossy) < len(parts)
+    for part in lossy:
+        assert sequence(part).bursts.retransmissions.sum() == (part.packets.note == RETRANSMISSION).sum()
+    assert re.search(r"retransmits bytes of #\d+, sent [\d.]+ ms before", timeline.slowest(lossy, limit=0))
 
 
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-go.pcap"])
