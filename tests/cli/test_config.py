@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from support import recorded, run_here
 
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import DETECTORS, MOST_FACTOR, change_limits
+from grpcdiag.analyzer.limits import CHANGED, LimitError
+
 ERRORS, TLS, KEYS = recorded("rpc-errors.pcap"), recorded("tls13-go.pcap"), recorded("tls13-go.keys")
 
 
@@ -134,6 +138,26 @@ def test_what_is_wrong_is_named(folder: Path, text: str, says: str) -> None:
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
     assert [path.name for path in folder.iterdir()] == ["grpcdiag.toml"]
+
+
+@pytest.mark.parametrize("name", ["rpc-errors", "too-many-pings", "max-concurrent-streams", "rtt205-go-16000"])
+def test_extreme_limits_break_no_detector(name: str) -> None:
+    """Each limit alone, as far from its default as a file may set it."""
+    tables, judged = decode([recorded(f"{name}.pcap")], rpc_rows=False), 0
+    for detector in DETECTORS:
+        for limit in detector.limits.__struct_fields__:
+            default = getattr(detector.limits, limit)
+            for factor in (MOST_FACTOR, 1 / MOST_FACTOR):
+                try:
+                    least = 1 if isinstance(default, int) else 0.0
+                    changed = change_limits(detector.id, {limit: max(type(default)(default * factor), least)})
+                except (LimitError, TypeError):  # of an integer below 1,000, of a limit that is no number
+                    continue
+                token = CHANGED.set({detector.id: changed})
+                list(detector.detect(tables))
+                CHANGED.reset(token)
+                judged += 1
+    assert judged > 300
 
 
 def test_pipes_and_folders_do_not_block(folder: Path) -> None:
