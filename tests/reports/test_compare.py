@@ -511,6 +511,7 @@ def test_what_baselines_have_in_common_with_a_capture_is_noise() -> None:
     assert [one.met for one in noisy.outcomes] == [False] * 3
     assert "against one of the baselines" in noisy.outcomes[0].text
     assert (bool(alone.differences), noisy.differences) == (True, ())
+    assert noisy.verdict == "B does not differ from all 3 baselines by 10% or more."
     assert any(note.startswith("2 more baselines like A") for note in noisy.notes)
     steady = compare([first, other], rules, [first, first])
     assert [one.met for one in steady.outcomes] == [True, True, False]
