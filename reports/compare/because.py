@@ -47,6 +47,8 @@ def _rank_difference(difference: Difference) -> tuple[bool, int, bool, float]:
 def text(first: Run, second: Run, baselines: Sequence[Run] = ()) -> str:
     """State the most important difference in one sentence."""
     found = differences(first, second, baselines)
+    if not found and baselines:
+        return f"{second.label} does not differ from all {len(baselines) + 1} baselines by {NOTABLE - 1:.0%} or more."
     if not found:
         none = f"{first.label} and {second.label} do not differ by {NOTABLE - 1:.0%} or more"
         doubt = describe_doubt(first, second)

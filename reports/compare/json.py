@@ -32,6 +32,7 @@ def document(c: Comparison) -> dict[str, Any]:
         "schema": SCHEMA,
         "version": _core.__version__,
         "captures": [_describe_capture(run) for run in c.runs],
+        "baselines": [run.analysis.files for run in c.baselines],
         "verdict": {"text": c.verdict},
         "notes": c.notes,
         "differences": [_describe_difference(difference) for difference in c.differences],

@@ -70,6 +70,16 @@ def test_a_gate_in_ci(baseline: str) -> None:
     assert [outcome["met"] for outcome in fail_on] == [True, True, False]
 
 
+def test_more_baselines_show_what_is_noise(baseline: str) -> None:
+    rules = ("--fail-on", "throughput:1.2")
+    noisy = compared(baseline, SLOW, *rules, "--baseline", SLOW)
+    assert noisy["baselines"] == [[SLOW]]
+    assert noisy["differences"] == [] and not noisy["fail_on"][0]["met"]
+    assert compared(baseline, SLOW, *rules, "--baseline", FAST, code=1)["differences"]
+    assert run_here("compare", baseline, SLOW, "--baseline", "gone.json").code == 3
+    assert run_here("compare", baseline, "-", "--baseline", "-").code == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], [SLOW], ["-", "-"], [SLOW, FAST, "--fail-on", "p95:2"], [SLOW, FAST, "--fail-on", "finding:nothing"]],

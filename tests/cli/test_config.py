@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from support import recorded, run_here
 
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import DETECTORS, MOST_FACTOR, change_limits
+from grpcdiag.analyzer.limits import CHANGED, LimitError
+
 ERRORS, TLS, KEYS = recorded("rpc-errors.pcap"), recorded("tls13-go.pcap"), recorded("tls13-go.keys")
 
 
@@ -60,7 +64,9 @@ def test_limits_change_findings_and_the_report_says_so(folder: Path) -> None:
     assert severity(changed, "rpc-errors") == "warning"
     (note,) = set(changed["quality"]["warnings"]) - set(before["quality"]["warnings"])
     assert note.endswith("pyproject.toml changes limits of detectors: rpc-errors.critical_share = 0.9")
-    assert analyzed(ERRORS) == changed
+    outcome = run_here("analyze", ERRORS)
+    assert "pyproject.toml changes limits of detectors: rpc-errors.critical_share = 0.9" in outcome.err
+    assert run_here("analyze", ERRORS, "--quiet").err == ""
     (folder / "pyproject.toml").unlink()
     assert analyzed(ERRORS) == before, "nothing is left of it in this process"
 
@@ -75,6 +81,7 @@ def test_hidden_methods(folder: Path) -> None:
     assert any(
         "hides" in note and "totals, time by cause and findings" in note for note in hidden["quality"]["warnings"]
     )
+    assert f"hides methods: {name[:-2]}*" in run_here("analyze", ERRORS).err
     for format_ in ("terminal", "markdown", "html"):
         assert run_here("analyze", ERRORS, "--format", format_).code == 0
     assert run_here("compare", ERRORS, ERRORS).code == 0
@@ -131,6 +138,26 @@ def test_what_is_wrong_is_named(folder: Path, text: str, says: str) -> None:
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
     assert [path.name for path in folder.iterdir()] == ["grpcdiag.toml"]
+
+
+@pytest.mark.parametrize("name", ["rpc-errors", "too-many-pings", "max-concurrent-streams", "rtt205-go-16000"])
+def test_extreme_limits_break_no_detector(name: str) -> None:
+    """Each limit alone, as far from its default as a file may set it."""
+    tables, judged = decode([recorded(f"{name}.pcap")], rpc_rows=False), 0
+    for detector in DETECTORS:
+        for limit in detector.limits.__struct_fields__:
+            default = getattr(detector.limits, limit)
+            for factor in (MOST_FACTOR, 1 / MOST_FACTOR):
+                try:
+                    least = 1 if isinstance(default, int) else 0.0
+                    changed = change_limits(detector.id, {limit: max(type(default)(default * factor), least)})
+                except (LimitError, TypeError):  # of an integer below 1,000, of a limit that is no number
+                    continue
+                token = CHANGED.set({detector.id: changed})
+                list(detector.detect(tables))
+                CHANGED.reset(token)
+                judged += 1
+    assert judged > 300
 
 
 def test_pipes_and_folders_do_not_block(folder: Path) -> None:

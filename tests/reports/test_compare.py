@@ -22,7 +22,7 @@ from support import RECORDINGS, SNAPSHOTS, recording, require_tool
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis, Traffic
 from grpcdiag.reports import analysis_json
-from grpcdiag.reports.compare import json, terminal
+from grpcdiag.reports.compare import html, json, markdown, terminal
 from grpcdiag.reports.compare.because import differences
 from grpcdiag.reports.compare.comparison import Comparison, compare
 from grpcdiag.reports.compare.difference import NOT_VISIBLE
@@ -511,6 +511,7 @@ def test_what_baselines_have_in_common_with_a_capture_is_noise() -> None:
     assert [one.met for one in noisy.outcomes] == [False] * 3
     assert "against one of the baselines" in noisy.outcomes[0].text
     assert (bool(alone.differences), noisy.differences) == (True, ())
+    assert noisy.verdict == "B does not differ from all 3 baselines by 10% or more."
     assert any(note.startswith("2 more baselines like A") for note in noisy.notes)
     steady = compare([first, other], rules, [first, first])
     assert [one.met for one in steady.outcomes] == [True, True, False]
@@ -596,6 +597,8 @@ def test_absurd_figures_and_nasty_texts() -> None:
         assert not set(text) & set("\x1b\x07\u202e")
         assert max(map(len, text.splitlines())) <= 80
         standard_json.loads(json.render(compared))
+        for page in (markdown.render(compared), html.render(compared)):
+            assert not set(page) & set("\x1b\x07\u202e")
 
 
 def instructions(work: Callable[[], object]) -> int:
@@ -654,3 +657,4 @@ def test_nothing_at_all() -> None:
         compared = compare(documents, rules)
         VALIDATOR.validate(standard_json.loads(json.render(compared)))
         terminal.render(compared, width=80, colour=True)
+        assert markdown.render(compared) and html.render(compared)

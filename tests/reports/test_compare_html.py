@@ -76,7 +76,7 @@ def test_latencies_lie_over_each_other_with_their_intervals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "most"), [(0, 0), (1, 1), (7, 8), (20_000_000, 23_000_000), (1, 10**18), (0, 10**30)]
+    ("least", "most"), [(0, 0), (1, 1), (7, 8), (20_000_000, 23_000_000), (1, 10**18), (0, 10**30), (10**30, 10**30)]
 )
 def test_axes_hold_every_duration(least: int, most: int) -> None:
     place, ticks = charts._scale_durations(least, most)

@@ -129,10 +129,13 @@ def _draw_quantiles(place: int, run: Run, method: MethodFacts, place_y: Callable
 _STEPS = ((1, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 5), (1,))
 """Steps of an axis in a decade, from fine to coarse."""
 _MOST_TICKS = 8
+LONGEST_NS = 10**18
+"""Longest duration with a place of its own: thirty years."""
 
 
 def _scale_durations(least: int, most: int) -> tuple[Callable[[float], float], tuple[Tick, ...]]:
     """Scale durations logarithmically, between the finest steps that leave room for their text."""
+    least, most = min(least, LONGEST_NS), min(most, LONGEST_NS)
     for factors in _STEPS:
         steps = [factor * 10**power for power in range(20) for factor in factors]
         low = max((step for step in steps if step <= least), default=1)
@@ -142,8 +145,8 @@ def _scale_durations(least: int, most: int) -> tuple[Callable[[float], float], t
             break
 
     def place(value: float) -> float:
-        share = math.log(max(value, low) / low) / math.log(high / low)
-        return BOTTOM - (BOTTOM - TOP) * min(share, 1.0)
+        share = math.log(min(max(value, low), high) / low) / math.log(high / low)
+        return BOTTOM - (BOTTOM - TOP) * share
 
     return place, tuple(Tick(place(step), duration(step)) for step in inside[:: -(-len(inside) // _MOST_TICKS)])
 

@@ -33,7 +33,7 @@ from .support.common import (
     refuse_own_input,
     write,
 )
-from .support.config import hide_methods
+from .support.config import announce, hide_methods
 from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
@@ -103,6 +103,7 @@ def command(
     narrowed = bool(connection) or any(given is not None for given in (method, trace, from_, to))
     chosen_format = Format.json if as_json else format_
     options = how(port, keylog, memory, show_messages=show_messages)
+    announce(quiet=quiet)
     if client and (narrowed or chosen_format is Format.perfetto):
         fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
     if clock and (len(files) < 2 or narrowed):

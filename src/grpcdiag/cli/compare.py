@@ -27,7 +27,7 @@ from .support.common import (
     write,
 )
 from .support.completion import severities
-from .support.config import hide_methods
+from .support.config import announce, hide_methods
 from .support.gate import end_if_met, parse_rules
 from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
@@ -106,6 +106,7 @@ def command(
     from ..reports.compare.comparison import compare
 
     reading = how(port, keylog, memory)
+    announce(quiet=quiet)
     analyses = [_load(capture, reading, quiet) for capture in named]
     found = compare(analyses[: len(captures)], rules, analyses[len(captures) :])
     write(_render(found, chosen_format, output), output)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from .messages import fail, suggest
+from .messages import fail, say, suggest
 
 if TYPE_CHECKING:
     from ...analyzer.model.analysis import Analysis, MethodFacts
@@ -61,6 +62,10 @@ class Config(Struct, frozen=True):
         keys = [key for key in Settings.__struct_fields__ if getattr(self.settings, key) != getattr(own, key)]
         found = f"{self.file} ({', '.join(keys) or 'no settings'})" if self.file else "none found"
         return "; ".join([found, *self.refused])
+
+
+APPLIED: ContextVar[Config] = ContextVar("APPLIED", default=Config())  # noqa: B039 it is frozen
+"""The configuration that this command uses: that of a command that decodes with `apply_config`."""
 
 
 class ConfigError(Exception):
@@ -162,11 +167,13 @@ def apply_config() -> Config:
 
     config = read_config()
     CHANGED.set(_make_limits(config.settings))
+    APPLIED.set(config)
     return config
 
 
-def list_notes(config: Config) -> Iterator[str]:
+def list_notes() -> Iterator[str]:
     """Say what the configuration changes in a report besides hiding methods."""
+    config = APPLIED.get()
     changed = [
         f"{finding}.{name} = {value:g}"
         for finding, values in config.settings.limits.items()
@@ -174,6 +181,14 @@ def list_notes(config: Config) -> Iterator[str]:
     ]
     if changed:
         yield f"{config.file} changes limits of detectors: {', '.join(changed[:20])}"
+
+
+def announce(*, quiet: bool) -> None:
+    """Say on standard error what the configuration changes: a report on one screen shows no notes."""
+    config = APPLIED.get()
+    hides = [f"{config.file} hides methods: {', '.join(config.settings.hide[:20])}"] if config.settings.hide else []
+    for note in () if quiet else (*list_notes(), *hides):
+        say(note)
 
 
 def hide_methods(analysis: Analysis) -> Analysis:
@@ -184,7 +199,7 @@ def hide_methods(analysis: Analysis) -> Analysis:
 
     from ...analyzer.model.text import count
 
-    config = read_config()
+    config = APPLIED.get()
     if not config.settings.hide:
         return analysis
 

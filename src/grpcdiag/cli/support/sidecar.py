@@ -14,7 +14,7 @@ from ...analyzer.sidecar.names import (
     processes,
     samples,
 )
-from .config import list_notes, read_config
+from .config import list_notes
 
 if TYPE_CHECKING:
     from ...analyzer.sidecar.read import Sidecar
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]:
     """Find and read the sidecar of a capture; give notes if it cannot be used, and on the configuration."""
     sidecar, notes = _find_sidecar(files)
-    return sidecar, (*notes, *list_notes(read_config()))
+    return sidecar, (*notes, *list_notes())
 
 
 def _find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]:
