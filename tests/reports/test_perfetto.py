@@ -314,6 +314,6 @@ def test_recorded_threads_are_tracks(tmp_path: Path) -> None:
     groups = {trace.name(trace.tracks[span.track].parent_uuid) for span in spans}
     assert any(re.fullmatch(r"threads of load \(\d+\)", group) for group in groups), groups
     throttled = [span for span in spans if span.name == "throttled"]
-    assert 4 <= len(throttled) < 100
+    assert max(span.duration for span in throttled) > 50_000_000, "80 of 100 ms"
     (rpc,) = (call for call in trace.of("rpc") if call.notes["stream"] == 4179)
     assert any(span.at < rpc.at + rpc.duration // 2 < span.end for span in throttled), "the clock is one"
