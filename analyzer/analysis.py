@@ -46,7 +46,7 @@ def of_capture(
 ) -> Analysis:
     """Analyse decoded files, which are read again if they show both sides of a proxy. Raises CaptureError."""
     if sidecar is not None and sidecar.processes is not None:
-        tables, notes = _add_processes(paths, tables, sidecar, notes, progress, **how)
+        tables, notes = add_processes(paths, tables, sidecar, notes, progress, **how)
     proxies = find_proxies(tables)
     if not proxies:
         return of_tables(tables, sidecar, notes)
@@ -58,12 +58,12 @@ def of_capture(
     return of_tables(tables, sidecar, notes, legs=read_legs(paths, proxies, progress, **how))
 
 
-def _add_processes(
+def add_processes(
     paths: Sequence[str],
     tables: Tables,
     sidecar: Sidecar,
     notes: tuple[str, ...],
-    progress: Progress | None,
+    progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> tuple[Tables, tuple[str, ...]]:
     """Join the process record, or say why the packets stand alone. Raises CaptureError."""
@@ -90,7 +90,7 @@ def of_part(
     from .selection.narrow import narrow
 
     if sidecar is not None and sidecar.processes is not None:
-        tables, notes = _add_processes(paths, seen.tables, sidecar, notes, progress, **how)
+        tables, notes = add_processes(paths, seen.tables, sidecar, notes, progress, **how)
         seen = replace(seen, tables=tables)
     proxies = [] if chosen.connections else find_proxies(seen.tables)
     if not proxies:

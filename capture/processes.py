@@ -26,6 +26,15 @@ STOP_PATIENCE_S = 25.0
 _NO_RIGHTS = ("--inh-caps=-all", "--bounding-set=-all", "--")
 
 
+def may_trace() -> bool:
+    """Check whether threads could be recorded here."""
+    try:
+        tracer.check_kernel(tracer.find_root())
+    except (tracer.Refused, OSError):
+        return False
+    return os.geteuid() == 0 and tools.find("setpriv") is not None
+
+
 class Tracer:
     """A running tracer. It ends when this object is closed or its process ends."""
 

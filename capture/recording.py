@@ -153,6 +153,8 @@ class Recording:
         """Start recording threads if that is wanted and possible."""
         output, plan = self._output, self.plan
         if plan.processes == "off":
+            if output and not output.device and plan.arguments and processes.may_trace():
+                self._tell("--processes on would record when COMMAND's threads ran, and for what they waited")
             return
         if output is None or output.device or not (plan.arguments or plan.pids):
             self._tell("threads are not recorded, only packets: that needs a COMMAND or --pid, and a file")

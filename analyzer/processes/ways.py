@@ -94,7 +94,7 @@ class Ways:
         for root in np.unique(self._root[rows]).tolist() or [0]:
             yield rows[self._root[rows] == root], watched.get(root, [])
 
-    def _choose(self, rows: Ints) -> tuple[Any, ...]:
+    def _choose(self, rows: Ints) -> tuple[Ints, Ints, Ints, Any, Ints]:
         sends = self._sends
         return sends.start[rows], sends.end[rows], sends.socket[rows], sends.offset[rows], self._arrivals
 

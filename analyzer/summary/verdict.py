@@ -148,8 +148,8 @@ def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:
 
 
 def _is_smaller(worst: Finding) -> bool:
-    """Check whether a finding is a warning about a small part of the RPC time, all of which it knows."""
-    return worst.severity == "warning" and worst.share is not None and not worst.at_least
+    """Check whether a finding is a warning about a part of the RPC time that is not most of it, all of which it knows."""
+    return worst.severity == "warning" and worst.share is not None and worst.share < _MOST and not worst.at_least
 
 
 def _mention(finding: Finding | None) -> str:

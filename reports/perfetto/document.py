@@ -29,6 +29,7 @@ from ...analyzer.tables import (
 )
 from ...analyzer.views.trace_data import FLIGHT, WINDOW, TraceData
 from ..shared.quality import PLACES, format_round_trip
+from .threads import write_threads
 from .writer import Value, Writer
 
 OWN_TRACKS = 50
@@ -37,7 +38,7 @@ _LISTED = 16
 """Most files and warnings that the capture's slice names."""
 _BLOCK = 8192
 """RPCs that are processed together."""
-_CAPTURE, _FINDINGS, _CONNECTIONS = 0, 1, 1000
+_CAPTURE, _FINDINGS, _THREADS, _CONNECTIONS = 0, 1, 999, 1000
 """Ranks of tracks at the top."""
 _WAITS, _OPEN, _FLIGHTS, _AT_STOPS, _STREAMS = 0, 10, 20, 30, 100
 """Ranks of the tracks of a connection."""
@@ -84,6 +85,8 @@ class _Drawing:
         """Write everything; after each step the caller may take a piece."""
         self._write_capture()
         yield from self._write_findings()
+        if self.tables.processes is not None:
+            yield from write_threads(self.writer, self.tables.processes, _THREADS, self.at)
         of_rpcs = self.tables.rpcs.connection[self.rpc_rows]
         of_waits = self.tables.waits.connection[self.wait_rows]
         of_points = self.trace.points.counter >> 2

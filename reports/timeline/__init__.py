@@ -11,6 +11,7 @@ from ...analyzer.views.excerpt import Excerpt
 from ..shared.drawing import LEAST_WIDTH, draw
 from .head import describe_range, list_ends, list_head, show_rpc, show_title
 from .page import Page
+from .threads import show_threads
 
 __all__ = ["LINES", "render", "slowest"]
 
@@ -36,7 +37,7 @@ def slowest(excerpts: list[Excerpt], *, width: int = 100, colour: bool = False, 
     for number, page in enumerate(pages, start=1):
         parts += [Text(), *show_rpc(page, number)]
         parts += list_ends(page) if page.excerpt.connection != last else []
-        parts += [*describe_range(page), Text(), page.axis(), *page.events(each)]
+        parts += [*describe_range(page), *show_threads(page), Text(), page.axis(), *page.events(each)]
         last = page.excerpt.connection
     return draw([*parts, *pages[-1].legend()], width=max(width, LEAST_WIDTH), colour=colour, wrap=False)
 

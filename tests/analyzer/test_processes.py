@@ -6,6 +6,7 @@ import json
 import re
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from grpcdiag.analyzer.processes.join import join_record
 from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.analyzer.selection.narrow import read
 from grpcdiag.analyzer.selection.selection import Selection
-from grpcdiag.analyzer.tables.processes import PARTS
+from grpcdiag.analyzer.tables.processes import PARTS, STATES
 from grpcdiag.cli.support.sidecar import find_sidecar
 from grpcdiag.reports import markdown, terminal
 from grpcdiag.reports.attachment.ruled_out import list_ruled_out
@@ -203,6 +204,60 @@ def test_a_selection_has_the_threads_of_its_rpcs() -> None:
     assert (facts.side, facts.idle_intervals) == ("server", 0)
     assert 0 < facts.total_ns == of_cause(part.budget, "server") < whole.processes[0].total_ns
     assert not part.quality.warnings
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_are_what_the_parts_add_up(name: str) -> None:
+    path = [capture(name)]
+    found = join_record(path, decode(path, rpc_rows=False), read_record(record(name)))
+    assert found.follow is not None
+    rows = np.arange(0, len(found.acts.process), 7)[::-1]
+    steps = found.follow(rows)
+    lengths = steps.end_time_ns - steps.start_time_ns
+    assert (lengths > 0).all()
+    for place, row in enumerate(rows.tolist()):
+        mine = steps.interval == place
+        sums = np.bincount(steps.part[mine], weights=lengths[mine], minlength=len(PARTS))
+        assert sums.tolist() == found.acts.parts[row].tolist()
+        start = int(found.acts.start_time_ns[row])
+        assert steps.start_time_ns[mine][0] == start
+        assert (steps.start_time_ns[mine][1:] == steps.end_time_ns[mine][:-1]).all()
+
+
+def test_spans_of_a_thread_follow_each_other() -> None:
+    path = [capture("cpu-quota")]
+    found = join_record(path, decode(path, rpc_rows=False), read_record(record("cpu-quota")))
+    assert found.list_spans is not None
+    every, few = found.list_spans(1 << 30), found.list_spans(100)
+    assert every.shortest_ns == 0
+    same = every.thread[1:] == every.thread[:-1]
+    assert (every.end_time_ns[:-1][same] == every.start_time_ns[1:][same]).all()
+    long = every.end_time_ns - every.start_time_ns >= few.shortest_ns
+    assert few.start_time_ns.tolist() == every.start_time_ns[long].tolist()
+    assert 50 < len(few.thread) <= 100
+    assert {STATES[state] for state in every.state.tolist()} >= {"running", "ready", "throttled", "waits for packets"}
+    assert {every.threads[thread][1] for thread in every.thread.tolist()} >= {"load"}
+
+
+def quota(process: int, start: int, end: int) -> dict[str, Any]:
+    return {"process": process, "throttled": [[start, end]], "processors": 0.5}
+
+
+def test_a_quota_counts_for_the_process_that_has_it() -> None:
+    """The recorded server of another capture, as if its cgroup, or that of another process, had been throttled."""
+    path = [capture("cpu-quota")]
+    tables, footer = decode(path, rpc_rows=False), json.loads(blocks(record("cpu-quota"))[-1][1])
+    (own,) = footer["quotas"]
+    parts = []
+    for quotas in ([own], [own | {"process": 1}], [quota(1, *own["throttled"][0]), own]):
+        content = together(
+            [*blocks(record("cpu-quota"))[:-1], (b"J", json.dumps(footer | {"quotas": quotas}).encode())]
+        )
+        found = join_record(path, tables, read_record(content))
+        parts.append(int(found.acts.parts[:, PARTS.index("throttled")].sum()))
+        assert {one.processors for one in found.quotas.values()} == ({0.2} if own in quotas else set())
+    assert parts[0] == parts[2] > 200_000_000
+    assert parts[1] == 0
 
 
 def test_threads_of_a_proxy_are_not_used() -> None:

@@ -89,7 +89,8 @@ def test_the_place_of_most_time_comes_before_a_small_cost() -> None:
     queue = finding("max-concurrent-streams", at_least=True)
     failing = finding("rpc-errors", lost_ns=None, share=None, metrics={"failed_share": 0.01})
     large = finding("stream-window-stall", severity="critical", share=0.3)
-    for grave in (queue, failing, large):
+    most = finding("lock-contention", share=0.5)
+    for grave in (queue, failing, large, most):
         assert choose_verdict([server, grave], {}, ABOUTS).finding == grave.id
     assert choose_verdict([less, window], {}, ABOUTS).finding == window.id
 

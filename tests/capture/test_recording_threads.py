@@ -150,10 +150,17 @@ def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--processes", "off")])
 def test_only_packets_are_recorded_by_default(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Where threads could be recorded, a line says so."""
     may_record()
     done = record(tmp_path, *words)
-    assert "threads" not in done.stderr
+    hint = "--processes on would record when COMMAND's threads ran"
+    assert (hint in done.stderr) == (os.geteuid() == 0 and (TRACEFS / "instances").is_dir())
     assert not (tmp_path / RECORD).exists()
+
+
+@pytest.mark.usefixtures("traced")
+def test_a_quiet_recording_says_nothing_of_threads(tmp_path: Path) -> None:
+    assert "threads" not in record(tmp_path, "--quiet").stderr
 
 
 @pytest.mark.parametrize("words", [("-o", "-", "--", "true"), ("-o", "/dev/null", "--", "true")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,18 @@ def test_output_to_a_file(tmp_path: Path) -> None:
     path = tmp_path / "line.txt"
     assert run_here("timeline", CAPTURE, "-c", "0", "-o", str(path)).out == b""
     assert path.read_text() == run_here("timeline", CAPTURE, "-c", "0").text
+
+
+@pytest.mark.parametrize("width", ["60", "100"])
+def test_recorded_threads_have_a_lane_under_their_rpc(width: str) -> None:
+    file = recorded("processes/cpu-quota.pcap.zst")
+    lines = run_here("timeline", "--worst", "1", file, env={"COLUMNS": width}).text.splitlines()
+    place = next(at for at, line in enumerate(lines) if line.startswith("  threads, client"))
+    lane = "".join(lines[place : place + 2]).removeprefix("  threads, client").split()[0]
+    assert lane.count("q") > 0.9 * len(lane) > 30
+    assert any(re.match(r"what led to its sends: q throttled 63\.9 ms, r runnable", line) for line in lines)
+    assert max(map(len, lines)) <= int(width)
+
+
+def test_without_a_record_there_is_no_lane() -> None:
+    assert "threads" not in run_here("timeline", "--worst", "1", CAPTURE).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ALL_CAPTURES, RECORDED, recorded, synthetic
+from support import ALL_CAPTURES, RECORDED, recorded, run_here, synthetic
 from traces import COUNTER, Event, Parsed, parse
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
@@ -299,3 +300,20 @@ def test_a_cause_is_drawn_once_per_wait_and_within_its_stream() -> None:
             call = call.parent
         assert call.notes["stream"] == int(table.stream[row])
         assert event.duration == int(table.duration_ns[row])
+
+
+def test_recorded_threads_are_tracks(tmp_path: Path) -> None:
+    output = tmp_path / "run.pftrace"
+    done = run_here("analyze", recorded("processes/cpu-quota.pcap.zst"), "--format", "perfetto", "-o", str(output))
+    assert done.code == 0, done.err
+    trace = parse(output.read_bytes())
+    spans = trace.of("thread")
+    names = {trace.name(span.track) for span in spans}
+    assert len(names) > 5
+    assert sum(re.fullmatch(r"load \d+", name) is not None for name in names) > 3, names
+    groups = {trace.name(trace.tracks[span.track].parent_uuid) for span in spans}
+    assert any(re.fullmatch(r"threads of load \(\d+\)", group) for group in groups), groups
+    throttled = [span for span in spans if span.name == "throttled"]
+    assert max(span.duration for span in throttled) > 50_000_000, "80 of 100 ms"
+    (rpc,) = (call for call in trace.of("rpc") if call.notes["stream"] == 4179)
+    assert any(span.at < rpc.at + rpc.duration // 2 < span.end for span in throttled), "the clock is one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,8 +26,10 @@ from .support.common import (
     progress,
     refuse_mixed_input,
     refuse_own_input,
+    say,
     write,
 )
+from .support.sidecar import find_sidecar
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
@@ -127,9 +130,23 @@ def _read_slowest(
     with decoding(), progress(quiet) as report_progress:
         one_place(files, reading)
         try:
-            return slowest(files, number, chosen, progress=report_progress, **reading)
+            parts = slowest(files, number, chosen, progress=report_progress, **reading)
         except NarrowError as error:
             fail(str(error), 2)
+        return _add_threads(files, parts, reading)
+
+
+def _add_threads(files: list[str], parts: list[Excerpt], reading: DecodeOptions) -> list[Excerpt]:
+    """Add what the recorded host's threads did, if they were recorded."""
+    sidecar, notes = find_sidecar(files)
+    if sidecar is not None and sidecar.processes is not None:
+        from ..analyzer.analysis import add_processes
+
+        tables, notes = add_processes(files, parts[0].tables, sidecar, notes, **reading)
+        parts = [replace(part, tables=tables) for part in parts]
+    for note in notes:
+        say(f"note: {note}")
+    return parts
 
 
 def _check(part: Excerpt) -> None:

@@ -209,7 +209,13 @@ impl Walk<'_> {
     }
 
     /// Divides the time in which a thread was ready by what the processor did that ran it next.
-    fn divide_ready(&self, way: &mut impl Way, thread: Thread, next: Option<&Segment>, (from, to): (i64, i64)) {
+    pub(super) fn divide_ready(
+        &self,
+        way: &mut impl Way,
+        thread: Thread,
+        next: Option<&Segment>,
+        (from, to): (i64, i64),
+    ) {
         let Some(&Segment { state: State::Running(cpu), .. }) = next else {
             return way.add(Step { part: Part::WakeUp, thread, start: from, end: to });
         };

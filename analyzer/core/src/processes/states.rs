@@ -1,6 +1,6 @@
 //! What each thread did over time, to be drawn.
 
-use super::path::Surroundings;
+use super::path::{Part, Parts, Walk};
 use super::record::{Thread, Waker};
 use super::threads::{Ready, Segment, State, Threads};
 
@@ -23,9 +23,9 @@ pub struct Span {
 
 /// Lists what the threads did, without what is shorter than the width that is returned: the smallest power of two, in
 /// nanoseconds, with which at most `most` spans are left; 0 if nothing is left out.
-pub fn list_spans(threads: &Threads, surroundings: &Surroundings, most: usize) -> (i64, Vec<Span>) {
+pub fn list_spans(walk: &Walk<'_>, most: usize) -> (i64, Vec<Span>) {
     let mut counts = [0_usize; 64];
-    for (_, segment, next) in pairs(threads) {
+    for (_, segment, next) in pairs(walk.threads) {
         if let Some(count) = counts.get_mut(log2(segment, next)) {
             *count += 1;
         }
@@ -37,10 +37,11 @@ pub fn list_spans(threads: &Threads, surroundings: &Surroundings, most: usize) -
         }
         (left, least) = (left - count, least + 1);
     }
-    let long = pairs(threads).filter(|(_, segment, next)| next.time > segment.time && log2(segment, next) >= least);
+    let long =
+        pairs(walk.threads).filter(|(_, segment, next)| next.time > segment.time && log2(segment, next) >= least);
     let mut spans: Vec<Span> = long
         .map(|(thread, segment, next)| {
-            let state = name(segment, next, surroundings);
+            let state = name(segment, next, thread, walk);
             Span { thread, start: segment.time, end: next.time, state }
         })
         .collect();
@@ -60,13 +61,16 @@ fn log2(segment: &Segment, next: &Segment) -> usize {
 }
 
 /// Names what a thread did; what it waited for is known by what woke it.
-fn name(segment: &Segment, next: &Segment, surroundings: &Surroundings) -> u8 {
+fn name(segment: &Segment, next: &Segment, thread: Thread, walk: &Walk<'_>) -> u8 {
     match (segment.state, next.state) {
         (State::Running(_), _) => 0,
         (State::Ready(_), _) => {
-            let throttled = surroundings.list_throttled(segment.time, next.time);
-            let within = throttled.map(|(from, to)| to.min(next.time).saturating_sub(from.max(segment.time)));
-            if within.fold(0, i64::saturating_add) > (next.time - segment.time) / 2 { 2 } else { 1 }
+            let mut parts = Parts::default();
+            if walk.surroundings.list_throttled(segment.time, next.time).next().is_some() {
+                walk.divide_ready(&mut parts, thread, Some(next), (segment.time, next.time));
+            }
+            let throttled = parts.get(Part::Throttled as usize).is_some_and(|ns| *ns > (next.time - segment.time) / 2);
+            if throttled { 2 } else { 1 }
         }
         (State::Blocked(1..), _) => 3,
         (State::Blocked(_), State::Ready(Ready::Woken(by))) => match by {

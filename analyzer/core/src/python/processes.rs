@@ -165,7 +165,8 @@ impl ProcessRecord {
     ) -> (i64, Column<'py, i32>, Column<'py, u8>, Column<'py, i64>, Column<'py, i64>) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let surroundings = Surroundings { arrivals: Vec::new(), throttled };
-        let (width, spans) = list_spans(&inner.1, &surroundings, most);
+        let walk = Walk { threads: &inner.1, record: &inner.0, surroundings: &surroundings };
+        let (width, spans) = list_spans(&walk, most);
         (
             width,
             spans.iter().map(|span| span.thread).collect::<Vec<_>>().into_pyarray(py),

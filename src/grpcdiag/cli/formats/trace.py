@@ -55,13 +55,16 @@ def _describe(size: int) -> str:
 
 
 def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysis, TraceData]:
-    from ...analyzer.analysis import of_tables
+    from ...analyzer.analysis import add_processes, of_tables
     from ...analyzer.views.trace_data import read_trace_data
 
     with decoding(), progress(quiet) as report_progress:
         one_place(files, chosen)
         read = read_trace_data(files, progress=report_progress, **chosen)
         sidecar, notes = find_sidecar(files)
+        if sidecar is not None and sidecar.processes is not None:
+            tables, notes = add_processes(files, read.tables, sidecar, notes, report_progress, **chosen)
+            read = replace(read, tables=tables)
         analysis = of_tables(read.tables, sidecar, notes)
     if sidecar is not None and analysis.recording is not None:
         from ...analyzer.sidecar.read import apply_sidecar
