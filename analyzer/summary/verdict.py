@@ -148,7 +148,7 @@ def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:
 
 
 def _is_smaller(worst: Finding) -> bool:
-    """Check whether a finding is a warning about a part of the RPC time that is not most of it, all of which it knows."""
+    """Check whether a finding is a warning about a known part of the RPC time that is not most of it."""
     return worst.severity == "warning" and worst.share is not None and worst.share < _MOST and not worst.at_least
 
 
