@@ -202,6 +202,25 @@ class LookupAddresses(Struct, frozen=True, eq=False):
     address: Annotated[Counts, "address, index into `Tables.addresses`"]
 
 
+class IcmpErrors(Struct, frozen=True, eq=False):
+    """One row per side of a connection, reporter and kind of the ICMP errors about its packets.
+
+    The core keeps a limited number. An error quotes the packet that did not arrive; that names the connection.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender of the packets that did not arrive"]
+    reporter: Annotated[Counts, "sender of the errors, index into `Tables.addresses`"]
+    kind: Annotated[Codes, "type: 3 of ICMP, 1 or 2 of ICMPv6"]
+    code: Annotated[Codes, "code"]
+    mtu: Annotated[Counts, "MTU that an error for too large packets names, 0 for none"]
+    messages: Annotated[Counts, "number of these errors"]
+    first_packet: Annotated[Counts, "packet of the first one"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "packet of the last one"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
+
+
 class Records(Struct, frozen=True, eq=False):
     """Records after the handshake of TLS that was not decrypted: a client's and a server's row per connection.
 

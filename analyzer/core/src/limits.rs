@@ -98,6 +98,8 @@ pub const LOOKUPS: usize = 4_096;
 pub const DNS_RECORDS: usize = 32;
 /// Addresses kept of a DNS answer: clients try a few of them, one after the other.
 pub const DNS_ADDRESSES: usize = 8;
+/// ICMP errors that are listed, some 150 bytes each: routers send few (RFC 1812 section 4.3.2.8), equal ones have one row.
+pub const ICMP_ERRORS: usize = 4_096;
 
 // --- TCP ---
 

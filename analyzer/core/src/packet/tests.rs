@@ -45,6 +45,17 @@ fn describe(outcome: &Outcome<'_>) -> String {
     match outcome {
         Outcome::Tcp(segment) => describe_segment(segment),
         Outcome::Dns(_) => "other UDP".to_owned(),
+        Outcome::Icmp(error) => format!(
+            "icmp {}/{} of {} mtu={} about {}:{} > {}:{}",
+            error.kind,
+            error.code,
+            error.reporter,
+            error.mtu,
+            error.source.0,
+            error.source.1,
+            error.destination.0,
+            error.destination.1
+        ),
         Outcome::NotTcp(protocol) => format!("other {protocol}"),
         Outcome::Fragment => "fragment".to_owned(),
         Outcome::Malformed(malformed) => {

@@ -84,6 +84,15 @@ table!(
 );
 
 table!(
+    /// One row per side of a connection, reporter and kind of the ICMP errors about its segments; bounded by
+    /// `limits::ICMP_ERRORS`.
+    IcmpErrors, IcmpErrorRow {
+        connection: u32, direction: u8, reporter: u32, kind: u8, code: u8, mtu: u32, messages: u32,
+        first_packet: u32, first_time_ns: i64, last_packet: u32, last_time_ns: i64,
+    }
+);
+
+table!(
     /// Two rows per TLS connection that was not decrypted, the client's and the server's: its records behind the
     /// handshake, and the silences between them.
     Records, RecordRow {
