@@ -79,6 +79,13 @@ def describe_error(tables: Tables, row: int) -> str:
     return f"{name_reporter(tables, row)} reported {name_error(tables, row)} {since}"
 
 
+def describe_too_big(tables: Tables, connections: Ints) -> str:
+    """Say that a router did not deliver packets of some connections because of their size; else nothing."""
+    errors = tables.icmp_errors
+    rows = np.flatnonzero(np.isin(errors.connection, connections) & mark_too_big(tables))
+    return f" {describe_error(tables, int(rows[0]))}: it did not deliver packets above that size." if len(rows) else ""
+
+
 def show_error(tables: Tables, row: int, since_ns: int) -> Evidence:
     """Show the first of equal errors, or the last one where the first came before `since_ns`."""
     errors = tables.icmp_errors

@@ -142,6 +142,10 @@ class Turns(Struct, frozen=True, eq=False):
     pause_ns: Annotated[Ints, "time of the pauses"]
     bursts: Annotated[Counts, "runs of request messages without a response message in between"]
     burst_messages: Annotated[Counts, "request messages in these runs"]
+    interval_ns: Annotated[
+        Ints, "median time from a request message to the one as many later as there are callers, -1 when not known"
+    ]
+    interval_spread_ns: Annotated[Ints, "difference of the upper and the lower quartile of these times"]
     at_limit_ns: Annotated[Ints, "time with as many streams open as the server's SETTINGS allow"]
     at_limit_times: Annotated[Counts, "how often the limit was reached"]
     ended_at_limit: Annotated[Counts, "streams that ended while the limit was reached"]

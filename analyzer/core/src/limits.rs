@@ -122,6 +122,9 @@ pub const MIXED_BYTES: i64 = 1 << 20;
 pub const RECENT_PACKETS: usize = 32;
 /// Rows of RPCs that are open at the capture's end.
 pub const OPEN_RPCS: usize = 10_000;
+/// Request messages remembered per connection whose client is often idle, to see whether they come at intervals: four for
+/// each of 64 callers.
+pub const RECENT_REQUESTS: usize = 256;
 /// Rows of the stalls table.
 pub const STALLS: usize = 100_000;
 /// Of them, those of one connection: enough for their pattern.

@@ -4,7 +4,7 @@ mod fragments;
 mod hostile;
 mod messages;
 
-use super::{Dissector, Outcome, Segment};
+use super::{Dissector, NotTcp, Outcome, Segment};
 
 /// A packet and what must be found in it.
 struct Vector {
@@ -110,7 +110,7 @@ fn or_dash<T: ToString>(value: Option<T>) -> String {
 #[test]
 fn every_vector_means_what_its_maker_put_in() {
     let vectors = vectors();
-    assert_eq!(vectors.len(), 139);
+    assert_eq!(vectors.len(), 149);
     for vector in vectors {
         let mut dissector = Dissector::new();
         let outcome = dissector.dissect(vector.link_type, &vector.bytes, vector.original_len, 0);
@@ -133,6 +133,8 @@ fn a_cut_packet_means_the_same_or_says_that_it_is_cut() {
                     assert!(segment.payload.len() as u32 <= segment.payload_len);
                 }
                 Outcome::Malformed(malformed) if malformed.is_cut() => {}
+                // the segment that an error quotes is not there
+                Outcome::NotTcp(NotTcp::Icmp) if vector.meaning.starts_with("icmp") => {}
                 outcome => assert_eq!(describe(&outcome), vector.meaning, "{} at {length}", vector.name),
             }
         }

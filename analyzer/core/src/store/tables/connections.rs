@@ -46,7 +46,7 @@ table!(
     /// One row per connection, in its order: whose turn it was, and its stream limit.
     Turns, TurnRow {
         idle_ns: i64, idles: u32, pauses: u32, pause_ns: i64,
-        bursts: u32, burst_messages: u32,
+        bursts: u32, burst_messages: u32, interval_ns: i64, interval_spread_ns: i64,
         at_limit_ns: i64, at_limit_times: u32, ended_at_limit: u32, refills: u32,
         refill_ended_packet: u32, refill_ended_time_ns: i64, refill_opened_packet: u32, refill_time_ns: i64,
         half_closed: u32, half_closed_packet: u32, half_closed_time_ns: i64,
