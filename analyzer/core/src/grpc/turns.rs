@@ -332,7 +332,7 @@ mod tests {
         };
         let two: Vec<i64> = (0..40).flat_map(|turn| [turn * 1_000, turn * 1_000 + 10]).collect();
         assert_eq!(begun(&two, 2), (1_000, 0));
-        assert_eq!(begun(&two, 1), (990, 980)); // by turns 10 and 990
+        assert_eq!(begun(&two, 1), (10, 980)); // by turns 10 and 990
         assert_eq!(begun(&two, 41), (-1, -1)); // more intervals of the first callers than others
         assert_eq!(begun(&[], 1), (-1, -1));
         let longer: Vec<i64> = (0..2 * limits::RECENT_REQUESTS as i64).map(|nth| nth * nth).collect();
