@@ -36,12 +36,18 @@ def the_finding(module: Any, files: Sequence[str], **limits: Any) -> Finding:
 def evidence_is_in_the_packets(finding: Finding, files: Sequence[str]) -> None:
     """Each packet that is shown exists, on a connection of the finding, at the time that is told."""
     packets = rows(Packets, files)
-    place = {number: row for row, number in enumerate(packets.packet.tolist())}
+    errors = decode(list(files)).icmp_errors
+    columns = [
+        (packets.packet, packets.connection, packets.time_ns),
+        (errors.first_packet, errors.connection, errors.first_time_ns),
+        (errors.last_packet, errors.connection, errors.last_time_ns),
+    ]
+    place = {row[0]: row[1:] for table in columns for row in zip(*(column.tolist() for column in table), strict=True)}
     assert finding.evidence
     for item in finding.evidence:
-        row = place[item.packet]
-        assert int(packets.connection[row]) in finding.scope.connections
-        assert abs(int(packets.time_ns[row]) - item.time_ns) < 1_000_000, item.what
+        connection, time_ns = place[item.packet]
+        assert connection in finding.scope.connections
+        assert abs(time_ns - item.time_ns) < 1_000_000, item.what
 
 
 def disagreements(module: Any) -> list[str]:

@@ -67,7 +67,8 @@ ARROWS = {
 OPEN = {"http2"}
 # Dissectors of tunnels call each other, because a tunnel may hold any packet, another tunnel among them.
 RECURSIVE = {
-    f"packet/{name}.rs" for name in ("ethernet", "geneve", "gre", "ip", "ipv4", "ipv6", "mpls", "ppp", "udp", "vxlan")
+    f"packet/{name}.rs"
+    for name in ("ethernet", "geneve", "gre", "ip", "ipv4", "ipv6", "mpls", "ppp", "quoted", "udp", "vxlan")
 }
 
 TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))? )?mod \w+ \{.*", re.DOTALL)

@@ -11,6 +11,7 @@ from .. import _core
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS
 from ..tables import Ints, Mask, Tables
+from . import _icmp
 from ._shared import distinct
 
 NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
@@ -52,11 +53,22 @@ ALERTS = {
 }
 """Names of TLS alerts (RFC 8446 section 6; 22 and 120 as in RFC 7301 and the IANA registry)."""
 
-KINDS = ("refused", "unanswered", "http1", "cleartext", "foreign", "alert", "closed", "silent", "abandoned")
-"""Ways to fail: RST for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello; HTTP/2 in the clear for
-the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a byte; closed by the
-client after it had waited in vain for one; closed by the client after the server's part of the TLS handshake. The first
-one that fits counts: a client may send an alert for what the server answered."""
+KINDS = (
+    "refused",
+    "unreachable",
+    "unanswered",
+    "http1",
+    "cleartext",
+    "foreign",
+    "alert",
+    "closed",
+    "silent",
+    "abandoned",
+)
+"""Ways to fail: RST for a SYN; an ICMP error for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello;
+HTTP/2 in the clear for the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a
+byte; closed by the client after it had waited in vain for one; closed by the client after the server's part of the TLS
+handshake. The first one that fits counts: a client may send an alert for what the server answered."""
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -73,14 +85,17 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     opened = (s.syns > 0) & (c.rpcs == 0) & (c.other_streams == 0)
     dialed = opened & (s.syn_ack_packet == 0)
     waited = int(tables.capture["last_time_ns"] or 0) - c.first_time_ns
-    silent = (c.packets_server == 0) & (c.packets_client == s.syns) & (waited >= unanswered_ns)
+    silent = (c.packets_server == 0) & (c.packets_client == s.syns)
+    reported = np.zeros(len(dialed), dtype=bool)
+    reported[tables.icmp_errors.connection[(tables.icmp_errors.direction == 0) & ~_icmp.mark_too_big(tables)]] = True
     asked = opened & (s.syn_ack_packet > 0) & (s.client_packet > 0) & (c.unheard == 0) & (c.missing_bytes == 0)
     mute = asked & (s.server_begins == NOTHING) & (s.closed_packet > 0)
     unfinished = (c.tls_server_hello_ns >= 0) & (c.tls_finished_packet == 0)
     begun = (s.client_begins == PREFACE) | (s.client_begins == TLS_HELLO)
     kinds: tuple[Mask, ...] = (
         dialed & (s.reset_packet > 0) & (c.closed_by == 1),
-        dialed & silent,
+        dialed & silent & reported,
+        dialed & silent & (waited >= unanswered_ns),
         asked & begun & (s.server_begins == HTTP1),
         asked & (s.client_begins == TLS_HELLO) & (s.server_begins == SETTINGS),
         asked & begun & (s.server_begins == OTHER),
@@ -111,6 +126,8 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
         name = f"TLS alert {number} ({ALERTS.get(number, 'not in RFC 8446')})"
         return f"answered {hello} with {name}" if by else f"received {name} from the client"
     status = int(s.http1_status[connection])
+    if kind == "unreachable":
+        return _describe_error(tables, connection)
     closed = "RST" if s.reset_packet[connection] == s.closed_packet[connection] else "FIN"
     return {
         "refused": "refused the connection (RST for the SYN)",
@@ -122,6 +139,16 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
         "foreign": f"answered {hello} with bytes of another protocol",
         "abandoned": "sent its part of the TLS handshake, and the client closed instead of finishing it",
     }[kind]
+
+
+def _describe_error(tables: Tables, connection: int) -> str:
+    error = _icmp.find_error(tables, connection, 0, 0, too_big=False)
+    if error is None:
+        return "did not answer the SYN"
+    named, reporter = _icmp.name_error(tables, error), _icmp.name_reporter(tables, error)
+    if reporter == tables.addresses[int(tables.connections.server_ip[connection])]:
+        return f"answered the SYN with {named}"
+    return f"did not answer the SYN, but {reporter} did: {named}"
 
 
 def list_ends(tables: Tables, connections: Ints, most: int = 3) -> str:

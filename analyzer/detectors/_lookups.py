@@ -14,6 +14,8 @@ from ..model.finding import Evidence
 from ..model.text import count, safe
 from ..tables import Ints, Tables
 
+PORT = 53
+"""Port of DNS servers, over UDP and TCP (RFC 1035 section 4.2)."""
 TYPES = {1: "A", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
 """Names of record types (IANA DNS parameters)."""
 NO_SUCH_NAME = 3

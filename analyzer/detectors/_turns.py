@@ -42,6 +42,9 @@ class GapLimits(Struct, frozen=True, eq=False):
     """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
     most_paused: float = 0.5
     """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
+    dispersion: float = 0.25
+    """Spread of the middle half of each caller's intervals, in medians, below which timers or pauses of their own set
+    them (measured: 0.09 to 0.22 with timers and sleeps, 0.39 and more with eight callers in a loop)."""
     examples: int = 3
     """Gaps shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -103,6 +106,16 @@ def mark_in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Ma
 def mark_library_gaps(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
     """Mark connections whose silence is long enough to cost the callers time, and too short for a timer."""
     return (turn.request_ns >= request_ns) & (turn.gap_ns < gap_ns)
+
+
+def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:
+    """Mark connections whose callers send at regular intervals, whatever time the responses take.
+
+    Timers and fixed pauses make the intervals of each caller alike. Where callers wait for responses and for each
+    other, the intervals vary as those do.
+    """
+    interval, spread = tables.turns.interval_ns[rows], tables.turns.interval_spread_ns[rows]
+    return np.asarray((interval > 0) & (spread < dispersion * interval))
 
 
 def mark_measurable(tables: Tables, rows: Rows) -> Mask:

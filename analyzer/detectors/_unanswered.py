@@ -11,7 +11,7 @@ from ..model.finding import Evidence
 from ..tables import COMPLETE, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _shared
+from . import _icmp, _shared
 
 PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 
@@ -23,12 +23,14 @@ def find_unanswered(tables: Tables, timeouts: int, idle_ns: int, *, idle: bool) 
 
 
 def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
-    """Mark rows whose connection was silent for `idle_ns` before, without an open RPC."""
+    """Mark rows whose connection was idle for `idle_ns` before, unless a router reports that there is no way."""
     u = tables.unanswered
     silent = u.first_time_ns[rows] - u.heard_time_ns[rows] >= idle_ns
     encrypted = tables.connections.rpcs[u.connection[rows]] == 0
     busy = mark_busy(tables, u.connection[rows], u.heard_time_ns[rows], u.first_time_ns[rows])
-    return np.asarray(silent & ~busy & ~encrypted)
+    errors = [find_error(tables, row) for row in rows.tolist()]
+    unrouted = np.array([error is not None and _icmp.is_unrouted(tables, error) for error in errors], dtype=bool)
+    return np.asarray(silent & ~busy & ~encrypted & ~unrouted)
 
 
 def mark_busy(tables: Tables, connections: Counts, since_ns: Ints, until_ns: Ints) -> Mask:
@@ -83,6 +85,13 @@ def mark_answered(tables: Tables, rows: Ints) -> Mask:
     np.maximum.at(latest, np.searchsorted(servers, server), tables.setups.syn_ack_time_ns)
     mine = np.searchsorted(servers, server[u.connection[rows]])
     return np.asarray((u.direction[rows] == 0) & (latest[mine] > u.first_time_ns[rows]))
+
+
+def find_error(tables: Tables, row: int) -> int | None:
+    """Find the ICMP error that says why the packets of a row are not answered."""
+    u = tables.unanswered
+    since = int(u.first_time_ns[row])
+    return _icmp.find_error(tables, int(u.connection[row]), int(u.direction[row]), since, too_big=False)
 
 
 def describe_answer(tables: Tables, row: int) -> str:
@@ -148,6 +157,8 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
         int(u.last_time_ns[row]),
         f"retransmission {int(u.retransmissions[row])}: still no packet of {peer}",
     )
+    if (error := find_error(tables, row)) is not None:
+        yield _icmp.show_error(tables, error, int(u.first_time_ns[row]))
     if (closing := find_closing(tables, row)) is not None:
         yield Evidence(
             int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} gives up"

@@ -18,8 +18,8 @@ are left out. A finding needs all of this:
   requests as there are callers, and pauses fill less than half of the time.
 
 It is a warning with six callers or more, 30 % of the time, and 5 µs of silence for each request, unless the silences
-last 2 ms and more on average. Where `shared-connection` explains the gaps by the one connection that all callers
-use, this finding only adds figures.
+last 2 ms and more on average, or the callers send at regular intervals. Where `shared-connection` explains the gaps by
+the one connection that all callers use, this finding only adds figures.
 
 A lone caller is never reported: what it does between its calls is its own work.
 
@@ -95,6 +95,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     explained = np.isin(rows, shared_connection.find_losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
     costs &= _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
+    costs &= ~_turns.mark_regular(tables, rows, limits.dispersion)
     if costs.any() and (reason := _processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif costs.any():

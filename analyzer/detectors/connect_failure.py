@@ -2,16 +2,18 @@
 
 What it finds
 -------------
-Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN),
-or no answer came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1 or another protocol, HTTP/2 in the
-clear for a ClientHello, a server that closed the connection or sent nothing, a client that closed during the TLS
-handshake. It also finds names that DNS did not resolve in a capture without RPCs.
+Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN), a
+router or host answered the SYN with an ICMP error, or no answer came. Or the set-up failed later: a TLS alert, an
+answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a ClientHello, a server that closed the connection or
+sent nothing, a client that closed during the TLS handshake. It also finds names that DNS did not resolve in a capture
+without RPCs.
 
 How it is decided
 -----------------
 By the first packets of each side. A SYN without any answer counts when the capture goes on for a second after it:
-then a sender with RFC 6298's initial timeout would have retransmitted it. A connection without payload from the client
-is a port check, not a failure. In a capture with HTTP/2 or TLS, attempts to other ports are left out.
+then a sender with RFC 6298's initial timeout would have retransmitted it. An ICMP error that quotes the SYN counts at
+once. A connection without payload from the client is a port check, not a failure. In a capture with HTTP/2 or TLS,
+attempts to other ports are left out.
 
 It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that did not get
 through, as to the first of two addresses, a later connection that was accepted suffices. Otherwise it is a warning, and
@@ -29,7 +31,8 @@ A capture at the server shows no such SYN, or an answer to it.
 
 What to do
 ----------
-Refused: nobody listens on that address and port. Unanswered: a firewall, a route, or a host that is down. An alert: its
+Refused: nobody listens on that address and port. An ICMP error: a firewall rejects the connection, or its sender has no
+route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its
 name says what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there.
 Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the
 client during the handshake: most often it does not trust the certificate, or the name in it is another one.
@@ -37,6 +40,7 @@ client during the handshake: most often it does not trust the certificate, or th
 References
 ----------
 - RFC 9293 section 3.5.2: reset of a connection that does not exist
+- RFC 792, RFC 1122 section 3.2.2.1, RFC 4443 section 3.1: destination unreachable
 - RFC 6298 section 2: the initial retransmission timeout is one second
 - RFC 8446 section 6: TLS alerts
 - RFC 9113 section 3.4: the server's preface is a SETTINGS frame
@@ -55,7 +59,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
-from . import _attempts, _figures, _lookups
+from . import _attempts, _figures, _icmp, _lookups
 from ._shared import distinct, milliseconds, quality_allows
 
 ID = "connect-failure"
@@ -113,7 +117,7 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     worked, reached = (_find_last(tables, mask) for mask in (works, works | (tables.setups.syn_ack_packet > 0)))
     for number, kind in enumerate(_attempts.KINDS):
         rows = failures.connection[failures.kind == number]
-        last = reached if kind in ("refused", "unanswered") else worked
+        last = reached if kind in ("refused", "unreachable", "unanswered") else worked
         for group in group_rows(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows]).values():
             mine = rows[group]
             later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
@@ -209,6 +213,10 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     ends = f"{tables.client(row)} to {tables.server(row)}"
     yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of {ends}: connection {row}")
     what = _attempts.describe(tables, row, kind)
+    if kind == "unreachable":
+        error = _icmp.find_error(tables, row, 0, 0, too_big=False)
+        yield from [] if error is None else [_icmp.show_error(tables, error, 0)]
+        return
     packet, time = {
         "refused": (s.reset_packet, s.reset_time_ns),
         "unanswered": (c.last_packet, c.last_time_ns),
@@ -236,7 +244,8 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         ((asked.answer_packet > 0) & (asked.code > 0)) | ((asked.answer_packet == 0) & (waited >= limits.unanswered_ns))
     )
     rows = np.flatnonzero(lost)
-    if not len(rows) or len(tables.connections.rpcs) or (kinds & ~lost).any():
+    other = tables.connections.server_port != _lookups.PORT
+    if not len(rows) or other.any() or (kinds & ~lost).any():
         return
     names = list(dict.fromkeys(safe(tables.lookup_names[int(asked.name[row])]) for row in rows.tolist()))
     unanswered = int((asked.answer_packet[rows] == 0).sum())
@@ -265,6 +274,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
 
 ADVICE = {
     "refused": "check that the server is running and listens on that port",
+    "unreachable": "check the route and the firewall rules at the sender of that error",
     "unanswered": "check firewalls, routes and whether that host is up",
     "alert": "check certificates, TLS versions and ALPN of both ends",
     "http1": "turn HTTP/2 on there, or use the port that has it",
@@ -278,6 +288,11 @@ ADVICE = {
 
 REMEDIES = {
     "refused": Remedy("linux", "ss -ltn", "on the server: shows the addresses and ports on which a process listens"),
+    "unreachable": Remedy(
+        "linux",
+        "ip route get HOST; nft list ruleset",
+        "on the sender of the ICMP error: its route, and what it rejects",
+    ),
     "unanswered": Remedy(
         "linux", "tcpdump -ni any 'tcp[tcpflags] & tcp-syn != 0'", "on the server: shows whether the SYNs arrive there"
     ),

@@ -17,8 +17,8 @@ It needs no action by itself: one server may be enough. It matters where this se
 
 When it cannot tell
 -------------------
-Whether several addresses are the same host, or a balancer of their own. DNS over TCP, over TLS, or before the capture
-is not seen. Servers that were not used are known from DNS alone.
+Whether several addresses are the same host, or a balancer of their own. DNS over TLS, or before the capture, is not
+seen. Servers that were not used are known from DNS alone.
 
 What would refute it
 --------------------

@@ -71,7 +71,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Tables
-from . import _figures, _stalls
+from . import _figures, _icmp, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -163,13 +163,13 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
             f"{packets} ({share:.1%} of all on {len(scope):,} connection{'s' * (len(scope) > 1)}) were retransmitted; "
             f"the longest recovery took {longest}. No RPC is seen to wait for them at this capture point: a late "
             "request has not begun here, and a lost response has already left. The other end waits, and a capture "
-            "there shows how long."
+            f"there shows how long.{_icmp.describe_too_big(tables, cost.rows)}"
         )
         if not hidden
         else (
             f"{packets} ({share:.1%} of all on {len(scope):,} TLS connection{'s' * (len(scope) > 1)}) were "
             f"retransmitted; the longest recovery took {longest}. The connections are encrypted, so how long RPCs "
-            "waited is unknown."
+            f"waited is unknown.{_icmp.describe_too_big(tables, cost.rows)}"
         ),
         remedies=_list_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
@@ -303,7 +303,7 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
             f"another {milliseconds(cost.window_ns)} for extra round trips: traffic that does not fill the window does "
             "not make it grow again."
         )
-    return text
+    return text + _icmp.describe_too_big(tables, cost.rows)
 
 
 def _write_verdict(cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:

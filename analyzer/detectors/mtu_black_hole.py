@@ -2,9 +2,9 @@
 
 What it finds
 -------------
-Paths that drop packets above a size and tell nobody: an MTU black hole. Small calls work, and the first large message
-stops its connection for good. TCP repeats the same full segment, and all bytes behind it wait. The report says which
-size was lost, which size arrived, and how long RPCs waited.
+Paths that drop packets above a size while the sender does not learn it: an MTU black hole. Small calls work, and the
+first large message stops its connection for good. TCP repeats the same full segment, and all bytes behind it wait. The
+report says which size was lost, which size arrived, and how long RPCs waited.
 
 How it is decided
 -----------------
@@ -17,15 +17,17 @@ later, shorter bytes as received (SACK). Then one of two things must hold:
   by the MSS of the SYNs. No full segment came at all in this direction. The gap stayed open for 3 s or longer, in
   which TCP retransmits several times.
 
+A router may report the size that passes: ICMP fragmentation needed, ICMPv6 packet too big. TCP then uses smaller
+segments, and nothing is found. Where the sender repeats the same segments after such an error, the report names it.
+
 A sender whose full segments are lost sends nothing else, so its peer may have nothing to answer: that alone is no dead
 peer. Random loss takes packets of all sizes, and does not take the same bytes each time. RPC time from the loss on is
 `loss_recovery`. Deadlines that pass meanwhile are a consequence.
 
 When it cannot tell
 -------------------
-Where full segments passed before on the same connection: then the path has changed, or it is another loss. ICMP
-messages (fragmentation needed, packet too big) are not read: a path that sends them makes TCP use smaller segments.
-Where the capture shows segments joined by offload (GRO), sizes on the path are unknown, and the finding may be
+Where full segments passed before on the same connection: then the path has changed, or it is another loss. Where the
+capture shows segments joined by offload (GRO), sizes on the path are unknown, and the finding may be
 missing.
 
 What would refute it
@@ -40,6 +42,7 @@ type 3 code 4 and ICMPv6 type 2 pass through firewalls. `net.ipv4.tcp_mtu_probin
 References
 ----------
 - RFC 2923 (TCP problems with path MTU discovery), section 2.1: black hole detection
+- RFC 1191, RFC 8201: path MTU discovery, and the errors that it needs
 - RFC 4821, RFC 8899 (packetization layer path MTU discovery)
 - Linux Documentation/networking/ip-sysctl.rst (tcp_mtu_probing)
 """
@@ -57,7 +60,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _shared
+from . import _figures, _icmp, _shared
 
 ID = "mtu-black-hole"
 ABOUT = About(
@@ -69,6 +72,8 @@ ABOUT = About(
 )
 
 _LOSS = CAUSES.index("loss_recovery")
+LEAST_HEADERS = 40
+"""Bytes of the shortest IP and TCP headers (RFC 791, RFC 9293)."""
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -134,11 +139,29 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
-        verdict=(
-            f"The path drops packets of {sender} with {size} bytes of payload silently, while those up to {passed:,} "
-            f"arrive{cost}: lower the MTU or MSS there."
-        ),
+        verdict=_make_verdict(tables, first, sender, f"{size} bytes of payload", f"{passed:,} arrive{cost}"),
     )
+
+
+def _make_verdict(tables: Tables, row: int, sender: str, size: str, passed: str) -> str:
+    lost = f"packets of {sender} with {size}"
+    if (error := _find_error(tables, row)) is None:
+        return f"The path drops {lost} silently, while those up to {passed}: lower the MTU or MSS there."
+    reporter, mtu = _icmp.name_reporter(tables, error), int(tables.icmp_errors.mtu[error])
+    return (
+        f"{reporter} drops {lost} and reports an MTU of {mtu:,} bytes, but {sender} repeats them: let ICMP errors "
+        "reach its TCP."
+    )
+
+
+def _find_error(tables: Tables, row: int) -> int | None:
+    """Find the ICMP error after which the sender repeated bytes that are too many for the MTU that it names."""
+    u, errors = tables.undelivered, tables.icmp_errors
+    connection, direction = int(u.connection[row]), int(u.direction[row])
+    error = _icmp.find_error(tables, connection, direction, 0, too_big=True)
+    if error is None or u.last_time_ns[row] <= errors.first_time_ns[error]:
+        return None
+    return error if u.shortest[row] + LEAST_HEADERS > errors.mtu[error] else None
 
 
 def _measure_sizes(tables: Tables, rows: Ints) -> tuple[Counts, Counts]:
@@ -171,6 +194,8 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     else:
         lives = "Its peer reported shorter bytes behind them as received, so the path works for small packets."
     parts = [what, lives]
+    if (error := _find_error(tables, first)) is not None:
+        parts.append(f"{_icmp.describe_error(tables, error)}, and {sender} repeated the same bytes after that.")
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total.")
     if len(rows) > 1:
@@ -182,6 +207,8 @@ def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.undelivered
     sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
     first, first_ns = int(u.first_packet[row]), int(u.first_time_ns[row])
+    if (error := _find_error(tables, row)) is not None:
+        yield _icmp.show_error(tables, error, 0)
     if u.retransmissions[row]:
         yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")
         if u.behind_packet[row]:
@@ -207,5 +234,9 @@ def _list_remedies(sender: str) -> tuple[Remedy, ...]:
             "iptables -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
             "on the router or tunnel with the smaller MTU: both ends use segments that fit",
         ),
-        Remedy("network", "let ICMP type 3 code 4 and ICMPv6 type 2 pass", "path MTU discovery works again"),
+        Remedy(
+            "network",
+            "let ICMP type 3 code 4 and ICMPv6 type 2 pass",
+            f"also the firewall of {sender}: path MTU discovery works again",
+        ),
     )

@@ -16,16 +16,20 @@ The peer was gone at the earliest right after its last packet, and at the latest
 sent. RPC time from the latter on is `peer_unreachable`. What lies between is `unexplained`: nobody asked the peer for
 anything.
 
+A router or host that cannot deliver these packets may say so: the report names the ICMP errors that quote them. Linux
+retransmits on an established connection in spite of them.
+
 RPCs that reach their deadline meanwhile are a consequence. After its first timeout, TCP sends no new request, but only
 the oldest bytes again.
 
-A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`.
+A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`, unless such an error says
+that there is no way to the host.
 
 When it cannot tell
 -------------------
-Which of host and path is gone. A capture at the other end tells whether the packets arrive there. Fewer timeouts than
-three may be loss. A path that recovers is `loss-recovery`. Without bytes in flight nobody notices a dead peer, and
-neither does this finding.
+Which of host and path is gone, where no ICMP error says it. A capture at the other end tells whether the packets arrive
+there. Fewer timeouts than three may be loss. A path that recovers is `loss-recovery`. Without bytes in flight nobody
+notices a dead peer, and neither does this finding.
 
 What would refute it
 --------------------
@@ -41,6 +45,7 @@ References
 ----------
 - RFC 9293 section 3.8.3 (TCP connection failures), RFC 5482 (TCP user timeout)
 - gRFC A8 (client-side keepalive), gRFC A18 (TCP user timeout)
+- RFC 1122 section 4.2.3.9, RFC 5461: an ICMP error does not end an established connection
 - Linux Documentation/networking/ip-sysctl.rst (tcp_retries2)
 """
 
@@ -55,7 +60,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _shared, _unanswered
+from . import _failures, _figures, _icmp, _shared, _unanswered
 
 ID = "peer-unreachable"
 ABOUT = About(
@@ -103,7 +108,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         "was unreachable" if len(rows) == 1 else f"did not answer on {count(len(connections), 'connection')}, the first"
     )
     alone = peers == _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
-    where = "that host or path" if alone else "these hosts or paths"
+    then = f"look for what happened to {'that host or path' if alone else 'these hosts or paths'}"
+    if (error := _unanswered.find_error(tables, first)) is not None:
+        then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
@@ -125,10 +132,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(tables, rows),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
-        verdict=(
-            f"{peers} {were} from {latest} at the latest, and {waited}{cost}: set keepalive, and look for what "
-            f"happened to {where}."
-        ),
+        verdict=(f"{peers} {were} from {latest} at the latest, and {waited}{cost}: set keepalive, and {then}."),
     )
 
 
@@ -159,6 +163,8 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
             f"{count(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
             "TCP repeats only the oldest bytes."
         )
+    if (error := _unanswered.find_error(tables, first)) is not None:
+        parts.append(f"{_icmp.describe_error(tables, error)}.")
     parts.append(
         f"{_unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
     )

@@ -23,10 +23,13 @@ All of this holds for a connection:
   callers, and pauses fill less than half of the time. The same callers then send again as soon as they have their
   responses.
 
-Three cases are reported as `info`:
+Four cases are reported as `info`:
 
 - There are two to five callers: one connection is often enough for them.
 - The silence is less than 5 µs for each request: connections of their own cost each request about as much.
+- The callers send at regular intervals: of n callers each sends every n-th request, and the middle half of the times
+  from a request to the n-th one after it differs by less than a quarter of their median. Timers, or pauses of the
+  callers' own, set them.
 - The silences last 2 ms and more on average: a timer is then more likely.
 
 The time lost is the time in which the client was idle. At least one caller was waiting then, so it is a lower bound.
@@ -35,10 +38,10 @@ For unary calls this wait comes before their first packet, so it is no part of t
 When it cannot tell
 -------------------
 Packets show that the client was silent, not what it did. A client that has no processor time left looks the same, and
-more connections make it slower. One capture therefore does not decide, and the confidence is medium at most. Timers
-that fire together in the client, two milliseconds apart or less, look like callers that wait. A capture taken farther
-from the client than its gaps are long cannot distinguish them from the network's jitter, and is not judged. Several
-clients behind one address or proxy look like one.
+more connections make it slower. One capture therefore does not decide, and the confidence is medium at most. Timers of
+a client that fires them late look like callers that wait. A capture taken farther from the client than its gaps are
+long cannot distinguish them from the network's jitter, and is not judged. Several clients behind one address or proxy
+look like one.
 
 What would refute it
 --------------------
@@ -113,7 +116,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     held[held] = _turns.mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
-    costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
+    costly = _mark_costly(tables, turn, limits)
     if (many & costly).any() and (reason := _processes.lacks_processors(tables, rows[many], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif (many & costly).any():
@@ -129,13 +132,18 @@ def find_losing(tables: Tables, limits: Limits) -> _turns.Rows:
         return rows
     turn = _turns.measure_turns(tables, rows)
     held = _mark_idle_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
-    held &= _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
+    held &= _mark_costly(tables, turn, limits)
     rows = rows[held & (turn.callers >= limits.callers)]
     return rows[_turns.mark_alone(tables, rows)]
 
 
 def _mark_idle_in_step(turn: _turns.Turn, limits: Limits) -> Mask:
     return (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
+
+
+def _mark_costly(tables: Tables, turn: _turns.Turn, limits: Limits) -> Mask:
+    costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
+    return costly & ~_turns.mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) -> Finding:
@@ -159,7 +167,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)),
         evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
-        explanation=_explain(tables, turn, seen, client) + ("" if costs else _explain_info(turn, limits)),
+        explanation=_explain(tables, turn, seen, client) + ("" if costs else _explain_info(tables, turn, limits)),
         remedies=remedies,
         references=(
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
@@ -212,11 +220,16 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
     )
 
 
-def _explain_info(turn: _turns.Turn, limits: Limits) -> str:
+def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
     """Say why it is `info`."""
     callers, request_ns = int(turn.callers[0]), float(turn.request_ns[0])
     if callers < limits.callers:
         return f" This is info: one connection is often enough for {callers} callers."
+    if _turns.mark_regular(tables, turn.rows, limits.dispersion)[0]:
+        return (
+            " This is info: the callers send at regular intervals, so timers or pauses of their own are more likely "
+            "what they wait for."
+        )
     if turn.gap_ns[0] >= limits.gap_ns:
         return " This is info: silences of milliseconds are more likely a timer's or the application's work."
     return (

@@ -19,8 +19,8 @@ set-up and RPC time.
 
 When it cannot tell
 -------------------
-For connections that began before the capture, for DNS over TLS, HTTPS or TCP, and for lookups that a cache or a process
-on another host answered. Inside TLS without secrets the first RPC is not visible, so that it counts as waiting.
+For connections that began before the capture, for DNS over TLS or HTTPS, and for lookups that a cache or a process on
+another host answered. Inside TLS without secrets the first RPC is not visible, so that it counts as waiting.
 
 What would refute it
 --------------------
@@ -359,6 +359,7 @@ CAUSES = {
     "tls": "the server sent its ServerHello late",
     "settings": "the server sent its SETTINGS late",
     "refused": "earlier attempts were refused (RST)",
+    "unreachable": "earlier attempts were answered with ICMP errors",
     "unanswered": "an address that was tried first did not answer",
     "alert": "earlier attempts ended with a TLS alert",
     "http1": "earlier attempts were answered in HTTP/1.1",
@@ -376,6 +377,7 @@ ADVICE = {
     "tls": "Look at what the server does before its ServerHello",
     "settings": "Look at what the server or proxy does between accept and SETTINGS",
     "refused": "Let clients start when the server listens, or shorten the back-off",
+    "unreachable": "Look at the route and the firewall rules at the sender of these errors",
     "unanswered": "Remove the dead address from DNS, or repair its route",
     "alert": "Repair certificates, TLS versions or ALPN",
     "http1": "Turn HTTP/2 on at that server",

@@ -18,6 +18,7 @@ from ..tables import (
     Connections,
     Delays,
     Goaways,
+    IcmpErrors,
     Idles,
     Ints,
     Method,
@@ -67,7 +68,7 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
+_OfConnections = TypeVar("_OfConnections", Closings, IcmpErrors, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
 
 
 def part(
@@ -104,6 +105,7 @@ def part(
         closings=_of(tables.closings, on),
         unanswered=_of(tables.unanswered, on),
         undelivered=_of(tables.undelivered, on),
+        icmp_errors=_of(tables.icmp_errors, on),
         open_rpcs=_rows(tables.open_rpcs, _carries(tables, tables.open_rpcs, mine)),
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),

@@ -46,6 +46,7 @@ from .connections import Closings as Closings
 from .connections import ConnectionMethods as ConnectionMethods
 from .connections import Connections as Connections
 from .connections import Directions as Directions
+from .connections import IcmpErrors as IcmpErrors
 from .connections import Idles as Idles
 from .connections import LookupAddresses as LookupAddresses
 from .connections import Lookups as Lookups
@@ -126,6 +127,8 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     """See `LookupAddresses`."""
     lookup_names: tuple[str, ...]
     """Names that DNS servers were asked for."""
+    icmp_errors: IcmpErrors
+    """See `IcmpErrors`."""
     idles: Idles
     """See `Idles`."""
     stalls: Stalls

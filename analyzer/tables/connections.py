@@ -152,6 +152,10 @@ class Turns(Struct, frozen=True, eq=False):
     pause_ns: Annotated[Ints, "time of the pauses"]
     bursts: Annotated[Counts, "runs of request messages without a response message in between"]
     burst_messages: Annotated[Counts, "request messages in these runs"]
+    interval_ns: Annotated[
+        Ints, "median time from a request message to the one as many later as there are callers, -1 when not known"
+    ]
+    interval_spread_ns: Annotated[Ints, "difference of the upper and the lower quartile of these times"]
     at_limit_ns: Annotated[Ints, "time with as many streams open as the server's SETTINGS allow"]
     at_limit_times: Annotated[Counts, "how often the limit was reached"]
     ended_at_limit: Annotated[Counts, "streams that ended while the limit was reached"]
@@ -210,6 +214,25 @@ class LookupAddresses(Struct, frozen=True, eq=False):
 
     lookup: Annotated[Counts, "row of the question"]
     address: Annotated[Counts, "address, index into `Tables.addresses`"]
+
+
+class IcmpErrors(Struct, frozen=True, eq=False):
+    """One row per side of a connection, reporter and kind of the ICMP errors about its packets.
+
+    The core keeps a limited number. An error quotes the packet that did not arrive; that names the connection.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender of the packets that did not arrive"]
+    reporter: Annotated[Counts, "sender of the errors, index into `Tables.addresses`"]
+    kind: Annotated[Codes, "type: 3 of ICMP, 1 or 2 of ICMPv6"]
+    code: Annotated[Codes, "code"]
+    mtu: Annotated[Counts, "MTU that an error for too large packets names, 0 for none"]
+    messages: Annotated[Counts, "number of these errors"]
+    first_packet: Annotated[Counts, "packet of the first one"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "packet of the last one"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class Records(Struct, frozen=True, eq=False):

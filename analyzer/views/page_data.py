@@ -27,7 +27,7 @@ Column = npt.NDArray[Any]
 _Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
 
 
-BINS_PER_DECADE = 12
+BINS_PER_DECADE = 40
 """Classes of the latency distributions per factor of ten."""
 _CLASSES = 13 * BINS_PER_DECADE + 1
 

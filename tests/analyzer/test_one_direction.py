@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_answers_alone(name: str, tmp_path: Path) -> None:
     with pytest.raises(NoGrpcError, match="no data from the client"):
         analyze([path])
     assert grpcdiag("analyze", path).code == 4
+
+
+@pytest.mark.parametrize(("direction", "lacks"), [("client", "server"), ("server", "client")])
+def test_one_direction_of_http1_is_told_and_nothing_accused(direction: str, lacks: str, tmp_path: Path) -> None:
+    source = recorded("wild/web-http1.pcap")
+    path = tamper(source, tmp_path / "one.pcap", keep_direction(source, direction))
+    outcome = grpcdiag("analyze", path, "--json")
+    analysis = json.loads(outcome.text)
+    assert (outcome.code, analysis["findings"]) == (4, [])
+    assert f"the capture has no data from the {lacks}" in analysis["verdict"]["text"]
 
 
 @pytest.mark.parametrize("name", NAMES + MORE)

@@ -25,7 +25,7 @@ def test_synthetic_captures() -> None:
     assert finding.scope.connections == (0, 1)
     assert finding.metrics["gaps"] == 2 * 102
     assert finding.lost_ns == pytest.approx(2 * 102 * 300_000, rel=0.02)
-    assert finding.metrics["gap_distribution"] == "256-512 µs: 204"
+    assert finding.metrics["gap_distribution"] == "128-256 µs: 68, 256-512 µs: 136"
 
 
 def test_only_figures_where_sharing_explains_it() -> None:

@@ -19,6 +19,7 @@ from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import connect_failure as detector
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
+from grpcdiag.fixtures.synthetic.noise import icmp_error
 from grpcdiag.fixtures.synthetic.packet import ACK, FIN, SYN, Captured
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, answer, beside, packet, refuse, shake_hands
@@ -142,6 +143,40 @@ def test_other_answers_are_no_failure(tmp_path: Path) -> None:
     settings = bytes.fromhex("000000040000000000")
     assert found(detector, [file_of(tmp_path, answer(START_NS, 41_000, PREFACE, settings))]) is None
     assert found(detector, [file_of(tmp_path, answer(START_NS, 41_000, b"SSH-2.0-x\r\n", b"SSH-2.0-y\r\n"))]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [(1, "10.0.0.9 did: host unreachable (ICMP type 3 code 1)"), (13, "prohibited (ICMP type 3 code 13)")],
+)
+def test_an_icmp_error_for_a_syn_counts_at_once(tmp_path: Path, code: int, says: str) -> None:
+    syn = packet(START_NS, 41_000, SYN)
+    path = file_of(tmp_path, [syn, icmp_error(syn, MS, code)])
+    finding = the_finding(detector, [path])
+    assert (finding.severity, finding.metrics["unreachable_attempts"]) == ("critical", 1)
+    assert says in finding.verdict
+    assert [e.packet for e in finding.evidence] == [1, 2]
+
+
+def test_an_icmp_error_about_another_connection_or_the_size_is_none(tmp_path: Path) -> None:
+    syn = packet(START_NS, 41_000, SYN)
+    other, large = icmp_error(packet(START_NS, 41_001, SYN), MS, 1), icmp_error(syn, MS, 4, mtu=1_400)
+    answer_ = icmp_error(packet(START_NS, 41_000, SYN | ACK, from_server=True), MS, 1)
+    assert found(detector, [file_of(tmp_path, [syn, other, large, answer_])]) is None
+
+
+def test_an_icmp_error_before_the_syn_is_answered_is_none(tmp_path: Path) -> None:
+    syn, *rest = shake_hands(START_NS, 41_000)
+    assert found(detector, [file_of(tmp_path, [syn, icmp_error(syn, MS // 100, 1), *rest])]) is None
+
+
+def test_a_firewall_that_answers_for_the_server(tmp_path: Path) -> None:
+    """Recorded at the client: a rule of the router rejects the port."""
+    path = recorded("wild/icmp-rejected.pcap.zst")
+    analysis = json.loads(grpcdiag("analyze", path, "--json").text)
+    assert analysis["verdict"]["finding"] == "connect-failure"
+    assert "10.71.1.1 did: communication administratively prohibited" in analysis["verdict"]["text"]
+    evidence_is_in_the_packets(the_finding(detector, [path]), [path])
 
 
 @pytest.mark.parametrize(("after_ns", "fires"), [(S - MS, False), (S, True)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, tables_of_scene, told
+from judging import changed, must, tables_of_scene, told
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
@@ -13,11 +13,18 @@ from grpcdiag.analyzer.detectors import mtu_black_hole as detector
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.words import S
 
-FIRES_ON = ["wild/mtu-blackhole", "wild/mtu-blackhole-server", "wild/grpcio-mtu", "wild/grpcio-mtu-first"]
+FIRES_ON = [
+    "wild/icmp-mtu-ignored",
+    "wild/mtu-blackhole",
+    "wild/mtu-blackhole-server",
+    "wild/grpcio-mtu",
+    "wild/grpcio-mtu-first",
+]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
     "wild/half-open-deadline",
+    "wild/icmp-mtu-obeyed",
     "wild/client-vanished",
     "wild/bloat-same",
     "wild/rst-thirdparty",
@@ -67,6 +74,29 @@ def test_requests_may_be_too_large_as_well() -> None:
     assert next(f for f in analysis.findings if f.id == "loss-recovery").part_of == detector.ID
     assert "peer-unreachable" not in {f.id for f in analysis.findings}
     assert analysis.budget["loss_recovery"] > 0.95 * sum(analysis.budget.values())
+
+
+def test_a_sender_that_does_not_obey_icmp_is_named() -> None:
+    """The router reports an MTU of 1,400 bytes; a rule of the server's firewall drops the errors."""
+    finding = the_finding(detector, [recorded("wild/icmp-mtu-ignored.pcap.zst")])
+    assert "10.71.2.1 drops packets of server 10.71.2.2 with 1,448 bytes of payload" in finding.verdict
+    assert "an MTU of 1,400 bytes" in finding.verdict
+    assert "silently" not in finding.verdict
+    assert finding.evidence[0].what == "10.71.2.1 reports fragmentation needed (ICMP type 3 code 4, MTU 1,400)"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "named"),
+    [("mtu", 1_487, True), ("mtu", 1_488, False), ("code", 1, False), ("direction", 0, False), ("late", 1, False)],
+)
+def test_an_icmp_error_explains_what_is_repeated_after_it(column: str, value: int, named: bool) -> None:
+    """A segment with 1,448 bytes has 1,488 at least."""
+    tables = decode([recorded("wild/icmp-mtu-ignored.pcap.zst")])
+    if column == "late":
+        tables = changed(tables, "icmp_errors", first_time_ns=tables.undelivered.last_time_ns[:1])
+    else:
+        tables = changed(tables, "icmp_errors", **{column: [value]})
+    assert ("silently" not in must(detector, tables).verdict) == named
 
 
 @pytest.mark.parametrize(("retransmissions", "fires"), [(3, True), (4, False)])

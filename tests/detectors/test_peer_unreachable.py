@@ -9,10 +9,17 @@ from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import peer_unreachable as detector
 from grpcdiag.fixtures.synthetic.words import MS, S
 
-FIRES_ON = ["wild/client-vanished", "wild/half-open-deadline", "wild/half-open-keepalive", "wild/half-open-nodeadline"]
+FIRES_ON = [
+    "wild/client-vanished",
+    "wild/half-open-deadline",
+    "wild/half-open-keepalive",
+    "wild/half-open-nodeadline",
+    "wild/icmp-host-gone",
+]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
@@ -59,6 +66,21 @@ def test_a_vanished_server_is_named_and_not_accused_of_slowness(name: str) -> No
     assert next(f for f in analysis.findings if f.id == "loss-recovery").part_of == detector.ID
     assert analysis.budget["peer_unreachable"] == finding.lost_ns
     assert "capture_gap" not in analysis.budget
+
+
+def test_a_router_without_an_answer_of_the_host_is_named() -> None:
+    """The server's link is down when a call follows 1.8 s without one: no timer of the path cut the connection."""
+    analysis = analyze([recorded("wild/icmp-host-gone.pcap.zst")])
+    assert analysis.verdict.finding == detector.ID
+    assert "find out why 10.71.1.1 reports host unreachable (ICMP type 3 code 1)" in analysis.verdict.text
+    assert "idle-connection-cut" not in {f.id for f in analysis.findings}
+
+
+@pytest.mark.parametrize(("code", "fires"), [(0, True), (1, True), (3, False), (10, False), (13, False)])
+def test_a_firewall_that_rejects_may_have_forgotten_the_connection(code: int, fires: bool) -> None:
+    tables = decode([recorded("wild/icmp-host-gone.pcap.zst")])
+    codes = [code] * len(tables.icmp_errors.code)
+    assert bool(told(detector, changed(tables, "icmp_errors", code=codes))) == fires
 
 
 def test_what_nobody_asked_for_is_unexplained() -> None:

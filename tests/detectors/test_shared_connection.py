@@ -113,6 +113,16 @@ def test_four_callers_are_not_left_out() -> None:
     assert (finding.severity, finding.confidence) == ("info", "medium")
 
 
+@pytest.mark.parametrize(("dispersion", "expected"), [(0.15, "critical"), (0.25, "info")])
+def test_callers_with_timers_are_for_information(dispersion: float, expected: str) -> None:
+    """Eight callers of grpc-go, each with a timer of 4 ms: the middle half of the intervals spans 0.6 ms."""
+    files = [recorded("wild/go-paced-callers.pcap.zst")]
+    finding = the_finding(detector, files, dispersion=dispersion)
+    assert (finding.severity, finding.confidence) == (expected, "medium")
+    assert ("at regular intervals" in finding.explanation) == (expected == "info")
+    assert severity(client_idle_gap, files) == "info"
+
+
 def test_few_callers_on_each_of_many_connections_are_no_sharing() -> None:
     tables = decode([synthetic("client-idle-gap-fires-on-two").file])
     assert list(detector.detect(tables, detector.Limits(callers=9))) == []
@@ -137,7 +147,7 @@ def test_a_long_pause_in_a_run_changes_nothing(tmp_path: Path) -> None:
     """Two runs of the same callers, a minute apart: timers would pause at each turn, not once."""
     conv, calls = callers(8)
     for turn in range(120):
-        conv.advance(300 * US if turn != 60 else 60_000 * MS)
+        conv.advance((1 + turn % 3) * 150 * US if turn != 60 else 60_000 * MS)
         take_turn(conv, calls)
     finding = must(detector, played(conv, tmp_path))
     assert finding.severity == "critical"

@@ -26,13 +26,21 @@ FIRES_ON = [
     "wild/connect-dead-first",
     "wild/connect-dns-nxdomain",
     "wild/connect-dns-slow",
+    "wild/connect-dns-tcp",
     "wild/connect-refused",
     "wild/connect-settings-slow",
     "wild/connect-syn-retry",
     "wild/connect-v6-first",
 ]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-go", "ipv6", "rtt205-go-16000", "wild/rolling-restart-ok", "wild/nginx-goaway50"]
+QUIET_ON = [
+    "impl-go",
+    "ipv6",
+    "rtt205-go-16000",
+    "wild/connect-dns-tcp-ok",
+    "wild/nginx-goaway50",
+    "wild/rolling-restart-ok",
+]
 """Recorded captures on which it must not."""
 
 
@@ -42,6 +50,7 @@ QUIET_ON = ["impl-go", "ipv6", "rtt205-go-16000", "wild/rolling-restart-ok", "wi
         ("connect-dead-first", "unanswered", 4, 250, "10.77.114.9:9000 did not answer the SYN"),
         ("connect-dns-nxdomain", "dns", 1, 1_625, "10 answered with no such name (NXDOMAIN)"),
         ("connect-dns-slow", "dns", 1, 3_054, "_grpc_config.svc.test (TXT)"),
+        ("connect-dns-tcp", "dns", 2, 831, "4 questions, svc.lab.test (A), svc.lab.test (AAAA)"),
         ("connect-refused", "refused", 1, 5_117, "3 earlier attempts failed"),
         ("connect-settings-slow", "settings", 3, 702, "after the client's, at a round trip of 21 ms"),
         ("connect-syn-retry", "syn", 1, 3_056, "the SYN was sent 4 times"),
@@ -49,7 +58,7 @@ QUIET_ON = ["impl-go", "ipv6", "rtt205-go-16000", "wild/rolling-restart-ok", "wi
     ],
 )
 def test_recorded_captures(name: str, kind: str, connections: int, delay_ms: int, says: str) -> None:
-    """The client measured first calls that took the delay and some 60 to 110 ms more."""
+    """The client measured first calls that took the delay and some 20 to 110 ms more."""
     finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
     assert (finding.severity, finding.metrics[f"{kind}_connections"]) == ("warning", connections)
     assert int(finding.metrics["delay_p50_ns"]) == pytest.approx(delay_ms * MS, rel=0.01)
@@ -201,6 +210,13 @@ def find_lookups(names: tuple[str, ...], client: str) -> _lookups.Chain | None:
         addresses=(*tables.addresses, "10.0.0.1", client),
     )
     return _lookups.find_lookups_before(changed_tables, np.array([row]), {}, 100 * MS).get(row)
+
+
+def test_questions_over_tcp_have_answers() -> None:
+    """Each address is asked for over UDP, and after the truncated answer over TCP, both in one segment."""
+    asked = decode([recorded("wild/connect-dns-tcp-ok.pcap.zst")]).lookups
+    assert asked.packet.tolist() == [1, 2, 8, 8]
+    assert asked.answer_packet.tolist() == [3, 4, 10, 12]
 
 
 def test_lookups_of_another_host_do_not_count() -> None:

@@ -98,6 +98,8 @@ pub const LOOKUPS: usize = 4_096;
 pub const DNS_RECORDS: usize = 32;
 /// Addresses kept of a DNS answer: clients try a few of them, one after the other.
 pub const DNS_ADDRESSES: usize = 8;
+/// ICMP errors that are listed, some 150 bytes each: routers send few (RFC 1812 section 4.3.2.8), equal ones have one row.
+pub const ICMP_ERRORS: usize = 4_096;
 
 // --- TCP ---
 
@@ -120,6 +122,9 @@ pub const MIXED_BYTES: i64 = 1 << 20;
 pub const RECENT_PACKETS: usize = 32;
 /// Rows of RPCs that are open at the capture's end.
 pub const OPEN_RPCS: usize = 10_000;
+/// Request messages remembered per connection whose client is often idle, to see whether they come at intervals: four for
+/// each of 64 callers.
+pub const RECENT_REQUESTS: usize = 256;
 /// Rows of the stalls table.
 pub const STALLS: usize = 100_000;
 /// Of them, those of one connection: enough for their pattern.

@@ -27,26 +27,27 @@ function drawLatencies(model, echarts, container, charts) {
           const [x1, bottom] = api.coord([api.value(1), 0]);
           return { type: "rect", shape: { x: x0, y, width: Math.max(x1 - x0 - 1, 1), height: bottom - y }, style: { fill: colour("accent"), opacity: 0.8 } };
         },
-        markLine: { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" }, label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: apart(lines) },
+        markLine: { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" }, label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: apart(lines, ends, 0.02) },
       }],
     });
     charts.push(chart);
   }
 }
 
-/** Finds the ends of the axis, at least a factor of ten apart, so that one class does not look like many. */
+/** Finds the ends of the axis, at least a factor of three apart, so that one class does not look like many. */
 function axisEnds(bins) {
   if (!bins.length) return [6, 7];
   const [first, last] = [bins[0][0], bins[bins.length - 1][1]];
-  const pad = Math.max((1 - (last - first)) / 2, 0.05);
+  const pad = Math.max((0.5 - (last - first)) / 2, 0.05);
   return [first - pad, last + pad];
 }
 
-/** Lists the logarithms of 1, 2 and 5 times the powers of ten; on a long axis only of the powers of ten. */
+/** Lists the logarithms of 1, 2 and 5 times the powers of ten; on a long axis of 1, on a short one of all digits. */
 function ticks(from, to) {
+  const digits = to - from > 3 ? [1] : to - from > 1.2 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9];
   const values = [];
   for (let power = Math.floor(from); power <= to; power += 1) {
-    for (const digit of to - from > 3 ? [1] : [1, 2, 5]) values.push(power + Math.log10(digit));
+    for (const digit of digits) values.push(power + Math.log10(digit));
   }
   return values.filter((value) => value >= from && value <= to);
 }
@@ -57,12 +58,12 @@ function plain(ns) {
   return `${Number((ns / unit).toPrecision(3))} ${name}`;
 }
 
-/** Joins the lines of quantiles that are close together. */
-function apart(lines) {
+/** Joins the lines of quantiles that are less than a share of the axis apart. */
+function apart(lines, [from, to], share) {
   const kept = [];
   for (const line of lines) {
     const last = kept[kept.length - 1];
-    if (last && line.xAxis - last.xAxis < 0.02) last.name += `, ${line.name}`;
+    if (last && line.xAxis - last.xAxis < share * (to - from)) last.name += `, ${line.name}`;
     else kept.push({ ...line });
   }
   return kept;

@@ -44,14 +44,14 @@ function drawPicture(model, echarts, figure, picture, go) {
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const plot = figure.querySelector(".plot");
   const { lanes, kind } = picture;
-  const marks = [...picture.marks.map(([xAxis, name]) => ({ xAxis, name })), ...(kind === "latency" ? quantilesOf(model, picture) : [])];
   const series = kind === "latency" ? latencySeries(model, picture) : picture.series;
+  const ends = kind === "latency" ? axisEnds(series.flatMap(({ points }) => points).map(([, value]) => [value, value]).sort(([a], [b]) => a - b)) : null;
+  const marks = [...picture.marks.map(([xAxis, name]) => ({ xAxis, name })), ...(kind === "latency" ? quantilesOf(model, picture, ends) : [])];
   if (lanes.length) plot.style.height = `${70 + LANE * lanes.length}px`;
   const chart = echarts.init(plot, null, { renderer: "canvas" });
   const left = lanes.length ? 88 : 64;
   const label = { color: colour("faint"), fontSize: 10 };
   const grey = { lineStyle: { color: colour("line"), opacity: 0.6 } };
-  const ends = kind === "latency" ? axisEnds(series.flatMap(({ points }) => points).map(([, value]) => [value, value]).sort(([a], [b]) => a - b)) : null;
   const asItem = lanes.length || kind === "latency" || kind === "delay";
   chart.setOption({
     animation: false,
@@ -144,10 +144,10 @@ const markLines = (marks, colour) => ({
 });
 
 /** Lists the quantiles of the only method of a picture. */
-function quantilesOf({ facts }, { methods }) {
+function quantilesOf({ facts }, { methods }, ends) {
   const names = methods.length ? methods : facts.methods;
   const found = names.length === 1 ? facts.latencies.find(({ method }) => method === names[0]) : null;
-  return found ? apart(found.quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name }))).map(({ xAxis, name }) => ({ yAxis: xAxis, name })) : [];
+  return found ? apart(found.quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name })), ends, 0.08).map(({ xAxis, name }) => ({ yAxis: xAxis, name })) : [];
 }
 
 function pictureWords(model, picture, series, params) {

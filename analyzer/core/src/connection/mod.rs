@@ -113,7 +113,10 @@ impl Connection {
             row: summary::row(&self.tcp, content, self.roles_from),
             budget: content.http2.application.budget,
             directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
-            turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
+            turns: {
+                let application = &mut content.http2.application;
+                application.turns.finish(row, at.time, application.max_open_rpcs, &mut cx.idles)
+            },
             setup: summary::setup_row(&self.tcp, content),
         }
     }

@@ -142,7 +142,7 @@ fn read_messages<'a>(
     let mut on_event = |event: Event<'_>| match event {
         Event::Begin => {
             *unfinished += 1;
-            turns.message_begins(from.is_client);
+            turns.message_begins(from.is_client, at.time);
             if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
                 push_delay([from.connection, id, method], from.direction(), headers, at, cx);
             }

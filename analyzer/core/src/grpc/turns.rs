@@ -1,6 +1,9 @@
 //! Measures who has to act on a connection: idle intervals of the client, bursts, and the stream limit.
 
+use std::collections::VecDeque;
+
 use crate::at::At;
+use crate::limits;
 use crate::store::tables::{IdleRow, Idles, TurnRow};
 
 use super::call::Call;
@@ -13,6 +16,9 @@ const CLASSES: usize = 14;
 /// A stream that opens within this time of another one's end takes its place: 2 ms, the longest reaction a host is
 /// given, and the way to the client.
 const REFILL: i64 = 2_000_000;
+
+/// Idle intervals of the client after which its requests are remembered: fewer are no pattern.
+const JUDGED_IDLES: u32 = 64;
 
 /// A client that ends its side of a stream, or resets it, does so within a round trip and a timer or two: 1 s.
 const HALF_CLOSED: i64 = 1_000_000_000;
@@ -53,6 +59,8 @@ pub struct Turns {
     /// The client sent the last message that began.
     client_began: bool,
     classes: Option<Box<[Class; CLASSES]>>,
+    /// When the last request messages began.
+    requests: VecDeque<i64>,
     limit: Limit,
     row: TurnRow,
 }
@@ -66,6 +74,7 @@ impl Default for Turns {
             idle: None,
             client_began: false,
             classes: None,
+            requests: VecDeque::new(),
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
             row: TurnRow {
                 refill_ended_time_ns: -1,
@@ -152,14 +161,40 @@ impl Turns {
         self.limit.freed = 0;
     }
 
-    /// A message begins.
+    /// A message begins at `time`.
     #[inline]
-    pub fn message_begins(&mut self, by_client: bool) {
+    pub fn message_begins(&mut self, by_client: bool, time: i64) {
         if by_client {
+            if self.row.idles >= JUDGED_IDLES {
+                self.remember_request(time);
+            }
             self.row.bursts += u32::from(!self.client_began);
             self.row.burst_messages += 1;
         }
         self.client_began = by_client;
+    }
+
+    #[inline(never)]
+    fn remember_request(&mut self, time: i64) {
+        if self.requests.len() >= limits::RECENT_REQUESTS {
+            self.requests.pop_front();
+        }
+        self.requests.push_back(time);
+    }
+
+    /// The median and the spread of the middle half of the intervals between a request and the one `callers` later: of
+    /// callers that take turns, each sends every such one. -1 where there are too few.
+    fn intervals(&mut self, callers: usize) -> (i64, i64) {
+        let requests: &mut [i64] = self.requests.make_contiguous();
+        requests.sort_unstable();
+        let later = requests.iter().skip(callers);
+        let mut intervals: Vec<i64> = later.zip(requests.iter()).map(|(later, one)| later - one).collect();
+        intervals.sort_unstable();
+        let quarter = |nth: usize| intervals.get(intervals.len() * nth / 4).copied().unwrap_or(-1);
+        if intervals.is_empty() || intervals.len() < requests.len() / 2 {
+            return (-1, -1);
+        }
+        (quarter(2), quarter(3) - quarter(1))
     }
 
     /// A stream has opened, `open` of `allowed` are open now.
@@ -220,9 +255,10 @@ impl Turns {
         row.half_closed += 1;
     }
 
-    /// The connection is over at `now`: its row, and those of its intervals.
-    pub fn finish(&mut self, connection: u32, now: i64, idles: &mut Idles) -> TurnRow {
+    /// The connection is over at `now`, with so many `callers` at most: its row, and those of its intervals.
+    pub fn finish(&mut self, connection: u32, now: i64, callers: u32, idles: &mut Idles) -> TurnRow {
         self.leave_limit(now);
+        (self.row.interval_ns, self.row.interval_spread_ns) = self.intervals(callers as usize);
         for (class, kept) in self.classes.iter().flat_map(|classes| classes.iter().enumerate()) {
             if kept.count > 0 {
                 idles.push(IdleRow {
@@ -268,7 +304,7 @@ mod tests {
         let mut third = stream();
         turns.update(&mut third, 0, true, At::new(5, 120 * US), 30 * US);
         let mut idles = Idles::default();
-        let row = turns.finish(7, 0, &mut idles);
+        let row = turns.finish(7, 0, 2, &mut idles);
         assert_eq!((row.idles, row.idle_ns, row.pauses), (1, 70 * US, 0));
         assert_eq!((idles.length_class[0], idles.before_packet[0], idles.after_packet[0]), (6, 4, 5));
     }
@@ -283,17 +319,42 @@ mod tests {
         ends(&mut second, &mut turns, At::new(4, PAUSE + 20 * US));
         let mut third = stream();
         turns.update(&mut third, 0, false, At::new(5, PAUSE + 90 * US), 0);
-        let row = turns.finish(0, 0, &mut Idles::default());
+        let row = turns.finish(0, 0, 1, &mut Idles::default());
         assert_eq!((row.idles, row.idle_ns, row.pauses, row.pause_ns), (0, 0, 1, PAUSE));
+    }
+
+    #[test]
+    fn intervals_are_those_of_each_caller() {
+        let begun = |times: &[i64], callers: usize| {
+            let mut turns = Turns::default();
+            turns.row.idles = JUDGED_IDLES;
+            times.iter().for_each(|&time| turns.message_begins(true, time));
+            turns.intervals(callers)
+        };
+        let two: Vec<i64> = (0..40).flat_map(|turn| [turn * 1_000, turn * 1_000 + 10]).collect();
+        assert_eq!(begun(&two, 2), (1_000, 0));
+        assert_eq!(begun(&two, 1), (10, 980)); // by turns 10 and 990
+        assert_eq!(begun(&two, 41), (-1, -1)); // more intervals of the first callers than others
+        assert_eq!(begun(&[], 1), (-1, -1));
+        let longer: Vec<i64> = (0..2 * limits::RECENT_REQUESTS as i64).map(|nth| nth * nth).collect();
+        assert!(begun(&longer, 1).0 > 2 * limits::RECENT_REQUESTS as i64, "the last ones are kept");
+    }
+
+    #[test]
+    fn requests_are_remembered_when_the_client_was_idle_often() {
+        let mut turns = Turns::default();
+        turns.row.idles = JUDGED_IDLES - 1;
+        turns.message_begins(true, 1);
+        assert_eq!(turns.requests.len(), 0);
     }
 
     #[test]
     fn requests_without_an_answer_in_between_are_one_burst() {
         let mut turns = Turns::default();
         for by_client in [true, true, false, true, false, false, true] {
-            turns.message_begins(by_client);
+            turns.message_begins(by_client, 0);
         }
-        let row = turns.finish(0, 0, &mut Idles::default());
+        let row = turns.finish(0, 0, 1, &mut Idles::default());
         assert_eq!((row.bursts, row.burst_messages), (3, 4));
     }
 
@@ -306,7 +367,7 @@ mod tests {
         turns.opened(2, Some(2), At::new(4, 1_050 * US), 0);
         turns.ended(2, Some(2), At::new(5, 2_050 * US));
         turns.opened(2, Some(2), At::new(6, 2_051 * US + REFILL), 0);
-        let row = turns.finish(0, 2_051 * US + REFILL, &mut Idles::default());
+        let row = turns.finish(0, 2_051 * US + REFILL, 2, &mut Idles::default());
         assert_eq!((row.at_limit_times, row.at_limit_ns), (3, 2_000 * US));
         assert_eq!((row.ended_at_limit, row.refills), (2, 1));
         assert_eq!((row.refill_ended_packet, row.refill_opened_packet), (3, 4));

@@ -18,7 +18,7 @@ const INTERNET: u16 = 1;
 const A: u16 = 1;
 const AAAA: u16 = 28;
 
-/// A UDP datagram from or to a DNS server.
+/// A message from or to a DNS server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Sender's address and port.
@@ -44,6 +44,17 @@ pub struct Message {
     pub kind: u16,
     /// Addresses in the answer.
     pub addresses: Vec<Address>,
+}
+
+/// The messages of a segment that begins with one: over TCP each has its length in front (RFC 1035 section 4.2.2). The last
+/// one may go on in the next segment.
+pub fn messages(mut payload: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = payload.split_first_chunk()?;
+        let (message, behind) = rest.split_at(rest.len().min(u16::from_be_bytes(*length).into()));
+        payload = behind;
+        Some(message)
+    })
 }
 
 impl Message {
@@ -159,6 +170,17 @@ mod tests {
         let address = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x05\x00\x04\x0a\x00\x00\x02";
         let message = Message::parse(&answer(&[address.as_slice(), b"\xc0\x0c\x00\x01"].concat(), 200)).unwrap();
         assert_eq!(message.addresses.len(), 1);
+    }
+
+    #[test]
+    fn messages_over_tcp_have_their_length_in_front() {
+        let length = [0, QUESTION.len() as u8];
+        let whole = [&length, QUESTION].concat();
+        assert_eq!(messages(&[whole.as_slice(), &whole].concat()).collect::<Vec<_>>(), [QUESTION, QUESTION]);
+        let cut = messages(&whole[..20]).map(<[u8]>::len).collect::<Vec<_>>();
+        assert_eq!(cut, [18]);
+        assert_eq!(messages(&[0; 7]).count(), 3); // empty ones; the last octet is half a length
+        assert_eq!(messages(&[]).count(), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::ethernet::ether_type;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
 use super::segment::Tunnel;
 use super::step::{Found, Step};
-use super::{gre, ipv4, ipv6, udp};
+use super::{gre, ipv4, ipv6, quoted, udp};
 
 /// IP protocol numbers (https://www.iana.org/assignments/protocol-numbers).
 pub(crate) mod protocol {
@@ -52,7 +52,7 @@ pub(super) fn payload<'a>(protocol: u8, view: View<'a>, network: &Network, conte
         protocol::GRE => gre::dissect(view, context),
         protocol::IPV4 => ipv4::dissect(view, context.enter(Tunnel::IpInIp, Layer::Ipv4, view)?),
         protocol::IPV6 => ipv6::dissect(view, context.enter(Tunnel::IpInIp, Layer::Ipv6, view)?),
-        protocol::ICMP | protocol::ICMPV6 => Err(NotTcp::Icmp.into()),
+        protocol::ICMP | protocol::ICMPV6 => quoted::dissect(protocol, view, network, context),
         other => Err(NotTcp::OtherIp(other).into()),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::dns::Datagram;
+use super::icmp;
 use super::segment::Segment;
 
 /// The result of dissecting one packet.
@@ -12,6 +13,8 @@ pub enum Outcome<'a> {
     Tcp(Segment<'a>),
     /// A UDP datagram from or to a DNS server.
     Dns(Datagram<'a>),
+    /// An ICMP error about a TCP segment.
+    Icmp(icmp::Error),
     /// A packet of another protocol.
     NotTcp(NotTcp),
     /// An IP fragment, stored until the rest of its datagram comes. The packet that completes it yields the segment.
@@ -29,7 +32,7 @@ pub enum NotTcp {
     Arp,
     /// UDP, unless it holds a tunnel.
     Udp,
-    /// ICMP or ICMPv6.
+    /// ICMP or ICMPv6, unless it is an error about a TCP segment.
     Icmp,
     /// Another IP protocol number.
     OtherIp(u8),

@@ -4,6 +4,7 @@ use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Fragment;
 use super::dns::Datagram;
+use super::icmp;
 use super::outcome::{Malformed, NotTcp, Outcome};
 
 /// Where the TCP header is, or why the way to it ended. The segment itself is large; it is written once, at the end.
@@ -22,6 +23,7 @@ pub(super) struct Found<'a> {
 pub(super) enum Stop<'a> {
     NotTcp(NotTcp),
     Dns(Datagram<'a>),
+    Icmp(icmp::Error),
     Malformed(Malformed),
     UnsupportedLink(u32),
     Fragment(Fragment<'a>),
@@ -31,6 +33,7 @@ impl<'a> Stop<'a> {
     pub fn into_outcome(self) -> Outcome<'a> {
         match self {
             Self::Dns(datagram) => Outcome::Dns(datagram),
+            Self::Icmp(error) => Outcome::Icmp(error),
             Self::NotTcp(protocol) => Outcome::NotTcp(protocol),
             Self::Malformed(malformed) => Outcome::Malformed(malformed),
             Self::UnsupportedLink(link_type) => Outcome::UnsupportedLink(link_type),

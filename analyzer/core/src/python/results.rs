@@ -70,6 +70,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("setups", end.setups.take_columns()),
         ("lookups", end.lookups.take_columns()),
         ("lookup_addresses", end.lookup_addresses.take_columns()),
+        ("icmp_errors", end.icmp_errors.take_columns()),
         ("idles", cx.idles.take_columns()),
         ("stalls", cx.stalls.take_columns()),
         ("unanswered", cx.unanswered.take_columns()),

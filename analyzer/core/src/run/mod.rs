@@ -2,6 +2,7 @@
 //! among threads. The result does not depend on the number of threads.
 
 mod batch;
+pub mod icmp_errors;
 pub mod merge;
 pub mod opening;
 pub mod order_rows;

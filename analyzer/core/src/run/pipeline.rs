@@ -9,14 +9,15 @@ use crate::clock_steps::{Clock, Step, Then};
 use crate::connection::CaptureEnd;
 use crate::connection::tap::Tap;
 use crate::limits;
-use crate::packet::{Address, Dissector, Malformed, Outcome};
+use crate::packet::{Address, Dissector, Malformed, Outcome, dns};
 use crate::store::budget::Budget;
 use crate::store::context::{Context, Options};
 use crate::store::tables::{
-    ConnectionRow, Connections, Directions, Layer, LookupAddresses, Lookups, NO_CONNECTION, Setups, Turns,
+    ConnectionRow, Connections, Directions, IcmpErrors, Layer, LookupAddresses, Lookups, NO_CONNECTION, Setups, Turns,
 };
 use crate::tls::KeyLog;
 
+use super::icmp_errors::Collected;
 use super::opening::Opening;
 use super::order_rows::order_rows;
 use super::questions::Questions;
@@ -75,6 +76,7 @@ pub struct Pipeline {
     shards: Shards,
     replay: Replay,
     questions: Questions,
+    icmp_errors: Collected,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
@@ -104,6 +106,8 @@ pub struct Finished {
     pub lookup_addresses: LookupAddresses,
     /// Names that were asked for.
     pub lookup_names: Vec<String>,
+    /// ICMP errors about segments of connections.
+    pub icmp_errors: IcmpErrors,
     /// Addresses by number.
     pub addresses: Vec<String>,
     /// The tap, if there was one.
@@ -131,6 +135,7 @@ impl Pipeline {
             router: Router::keeping_openings(weights),
             replay: Replay::new(options.ports.clone()),
             questions: Questions::default(),
+            icmp_errors: Collected::default(),
             shards: Shards::new(options, keys, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
@@ -207,6 +212,9 @@ impl Pipeline {
                 if at.time >= self.end_time {
                     (self.end_packet, self.end_time) = (at.packet, at.time);
                 }
+                if segment.source_port == dns::PORT || segment.destination_port == dns::PORT {
+                    self.questions.take_segment(segment, at.packet, at.time);
+                }
                 match self.router.place(segment, at) {
                     Routed::Read(route) => self.shards.deliver(&route, segment, at),
                     Routed::Begun(opening, route) => {
@@ -222,6 +230,12 @@ impl Pipeline {
             Outcome::Dns(ref datagram) => {
                 self.counts.not_tcp += 1;
                 self.questions.take(datagram, packet.number, packet.time_ns);
+            }
+            Outcome::Icmp(ref error) => {
+                self.counts.not_tcp += 1;
+                if let Some(about) = self.router.find(error.source, error.destination) {
+                    self.icmp_errors.take(error, about, At::new(packet.number, packet.time_ns));
+                }
             }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
             Outcome::Fragment => self.counts.fragments += 1,
@@ -267,7 +281,7 @@ impl Pipeline {
             self.counts.clock_steps = std::mem::take(&mut clock.steps);
             self.counts.clock_steps_not_listed = clock.steps_not_listed;
         }
-        let Self { router, shards, mut replay, questions, mut counts, end_packet, end_time, .. } = self;
+        let Self { router, shards, mut replay, questions, icmp_errors, mut counts, end_packet, end_time, .. } = self;
         counts.connections_not_listed = router.not_listed;
         counts.lookups_not_listed = questions.not_listed;
         let Shards { here: shard, remote, .. } = shards;
@@ -288,7 +302,7 @@ impl Pipeline {
         }
         rows.sort_unstable_by_key(|finished| finished.number);
         order_rows(&mut cx);
-        let finished = Finished { tap, ..connections(&router, rows, &mut replay, questions, end) };
+        let finished = Finished { tap, ..connections(&router, rows, &mut replay, (questions, icmp_errors), end) };
         (finished, cx, counts)
     }
 }
@@ -298,7 +312,7 @@ fn connections(
     router: &Router,
     rows: Vec<shard::Finished>,
     replay: &mut Replay,
-    questions: Questions,
+    (questions, icmp_errors): (Questions, Collected),
     end: CaptureEnd,
 ) -> Finished {
     let mut numbers: HashMap<Address, u32> = HashMap::new();
@@ -335,7 +349,8 @@ fn connections(
         turns.push(ended.turns);
         setups.push(ended.setup);
     }
-    let (lookups, lookup_addresses, lookup_names) = questions.into_tables(number);
+    let (lookups, lookup_addresses, lookup_names) = questions.into_tables(&mut number);
+    let icmp_errors = icmp_errors.into_table(&table.client_side, number);
     Finished {
         connections: table,
         budgets,
@@ -345,6 +360,7 @@ fn connections(
         lookups,
         lookup_addresses,
         lookup_names,
+        icmp_errors,
         addresses,
         tap: None,
     }

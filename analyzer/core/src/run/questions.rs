@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::limits;
-use crate::packet::Address;
-use crate::packet::dns::{Datagram, Message, PORT};
+use crate::packet::dns::{Datagram, Message, PORT, messages};
+use crate::packet::{Address, Segment};
 use crate::store::tables::{LookupAddressRow, LookupAddresses, LookupRow, Lookups};
 
 use super::route::End;
@@ -32,6 +32,16 @@ pub struct Questions {
 }
 
 impl Questions {
+    /// Takes the messages of a segment from or to a DNS server.
+    #[cold]
+    pub fn take_segment(&mut self, segment: &Segment<'_>, packet: u32, time: i64) {
+        let source = (segment.source, segment.source_port);
+        let destination = (segment.destination, segment.destination_port);
+        for message in messages(segment.payload) {
+            self.take(&Datagram { source, destination, message }, packet, time);
+        }
+    }
+
     /// Takes a message from or to a DNS server.
     #[cold]
     pub fn take(&mut self, datagram: &Datagram<'_>, packet: u32, time: i64) {

@@ -190,6 +190,13 @@ impl Router {
         Some((number, usize::from(known.first_sender != source)))
     }
 
+    /// The row of the connection between two ends, and which side the first of them is.
+    pub fn find(&self, source: End, destination: End) -> Option<(u32, usize)> {
+        let number = *self.numbers.get(&key(source, destination))?;
+        let known = self.known.get(number as usize)?;
+        Some((number, usize::from(known.first_sender != source)))
+    }
+
     fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>, at: At) -> Routed<'_> {
         let (source, other) = ends(segment);
         let is_bare = self.keeps_openings && segment.payload_len == 0;

@@ -12,6 +12,7 @@ use super::edits::Edits;
 use super::replace::Key;
 
 mod dns;
+mod icmp;
 mod tunnels;
 
 /// The payload of the packet's TCP segment.
@@ -299,6 +300,7 @@ impl Rewriter {
         match kind {
             protocol::TCP => {
                 let done = self.tcp(at, end, around.wire, payload);
+                self.dns_segment(at, end, key);
                 self.checksum(at + 16, at, end, sum, false)?;
                 done
             }
@@ -313,8 +315,7 @@ impl Rewriter {
                 }
             }
             protocol::ICMP | protocol::ICMPV6 => {
-                // type and code
-                self.keep(at, 2)?;
+                self.icmp(kind, at, key)?;
                 let sum = if kind == protocol::ICMP { Sum::default() } else { sum };
                 self.checksum(at + 2, at, end, sum, false)
             }

@@ -83,7 +83,7 @@ impl Writing {
                 report.not_tcp += 1;
                 None
             }
-            Outcome::Dns(_) => None,
+            Outcome::Dns(_) | Outcome::Icmp(_) => None,
             Outcome::Fragment => None,
             Outcome::Malformed(_) | Outcome::UnsupportedLink(_) => {
                 report.unreadable += 1;

@@ -2,7 +2,7 @@
 //! of other records are zero.
 
 use crate::limits::DNS_RECORDS;
-use crate::packet::dns::{Message, POINTER};
+use crate::packet::dns::{Message, POINTER, PORT, messages};
 
 use super::super::replace::Key;
 use super::Rewriter;
@@ -24,6 +24,27 @@ impl Rewriter {
         next += 4;
         for _ in 0..records.min(DNS_RECORDS) {
             next = self.dns_record(next, key)?;
+        }
+        Some(())
+    }
+
+    /// The messages of a TCP segment from or to a DNS server.
+    pub(super) fn dns_segment(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+        let from = at + usize::from(self.byte(at + 12)? >> 4) * 4;
+        if self.be16(at)? != PORT && self.be16(at + 2)? != PORT {
+            return None;
+        }
+        let payload = self.input.get(from..end)?;
+        let lengths: Vec<usize> = messages(payload).map(<[u8]>::len).collect();
+        let mut next = from;
+        for length in lengths {
+            let (begin, behind) = (next + 2, next + 2 + length);
+            if Message::parse(self.input.get(begin..behind)?).is_some() {
+                self.keep(next, 2)?;
+                let _ = self.dns(begin, behind, key);
+                self.out.get_mut(behind..end)?.fill(0); // a message may claim to go on behind its end
+            }
+            next = behind;
         }
         Some(())
     }
@@ -106,6 +127,25 @@ mod tests {
         let (out, _) = rewriter.rewrite(RAW, &packet, packet.len() as u32, None, &Key::new(b"key"));
         assert_eq!(out[usize::from(length)..], [0; 19]);
         assert_eq!(out[34..36], [0, 9], "the message itself is there");
+    }
+
+    #[test]
+    fn messages_over_tcp_are_rewritten_as_well() {
+        const RAW: u32 = 101;
+        let question = [0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, b'a', b'b', b'c', 0, 0, 1, 0, 1];
+        let framed = [&[0, question.len() as u8], &question[..]].concat();
+        let tcp = [0x9c, 0x40, 0, 53, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 1, 0, 0, 0, 0, 0];
+        let length = (20 + tcp.len() + 2 * framed.len() + 1) as u8;
+        let ip = [69, 0, 0, length, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let packet = [&ip[..], &tcp, &framed, &framed, &[7]].concat();
+        let mut rewriter = Rewriter::default();
+        let (out, _) = rewriter.rewrite(RAW, &packet, packet.len() as u32, None, &Key::new(b"key"));
+        let written: Vec<_> = messages(&out[40..]).map(|message| Message::parse(message).unwrap()).collect();
+        assert_eq!(written.len(), 2);
+        assert_eq!((written[0].id, written[0].name.len(), written[0].kind), (1, 3, 1));
+        assert_ne!(written[0].name, "abc");
+        assert_eq!(written[0], written[1]);
+        assert_eq!(out.last(), Some(&0));
     }
 
     #[test]

@@ -51,7 +51,7 @@ table!(
     /// One row per connection, in its order: whose turn it was, and its stream limit.
     Turns, TurnRow {
         idle_ns: i64, idles: u32, pauses: u32, pause_ns: i64,
-        bursts: u32, burst_messages: u32,
+        bursts: u32, burst_messages: u32, interval_ns: i64, interval_spread_ns: i64,
         at_limit_ns: i64, at_limit_times: u32, ended_at_limit: u32, refills: u32,
         refill_ended_packet: u32, refill_ended_time_ns: i64, refill_opened_packet: u32, refill_time_ns: i64,
         half_closed: u32, half_closed_packet: u32, half_closed_time_ns: i64,
@@ -85,6 +85,15 @@ table!(
     /// One row per address in an answer of [`Lookups`].
     LookupAddresses, LookupAddressRow {
         lookup: u32, address: u32,
+    }
+);
+
+table!(
+    /// One row per side of a connection, reporter and kind of the ICMP errors about its segments; bounded by
+    /// `limits::ICMP_ERRORS`.
+    IcmpErrors, IcmpErrorRow {
+        connection: u32, direction: u8, reporter: u32, kind: u8, code: u8, mtu: u32, messages: u32,
+        first_packet: u32, first_time_ns: i64, last_packet: u32, last_time_ns: i64,
     }
 );
 

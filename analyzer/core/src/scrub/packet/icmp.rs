@@ -1,0 +1,71 @@
+//! ICMP: type and code; of an error about a TCP segment also what the next hop carries, and the quoted header.
+
+use crate::packet::icmp::{PACKET_TOO_BIG, UNREACHABLE, UNREACHABLE_V6};
+use crate::packet::protocol;
+
+use super::super::checksum::Sum;
+use super::super::replace::Key;
+use super::Rewriter;
+
+/// Ports and sequence number.
+const QUOTED_TCP: usize = 8;
+
+impl Rewriter {
+    pub(super) fn icmp(&mut self, kind: u8, at: usize, key: &Key) -> Option<()> {
+        self.keep(at, 2)?;
+        // a quoted packet that is cut short stays as far as it goes
+        let _ = match (kind, self.byte(at)?) {
+            (protocol::ICMP, UNREACHABLE) => self.keep(at + 4, 4).and_then(|()| self.quoted_v4(at + 8, key)),
+            (protocol::ICMPV6, UNREACHABLE_V6 | PACKET_TOO_BIG) => {
+                self.keep(at + 4, 4).and_then(|()| self.quoted_v6(at + 8, key))
+            }
+            _ => None,
+        };
+        Some(())
+    }
+
+    fn quoted_v4(&mut self, at: usize, key: &Key) -> Option<()> {
+        const NO_OPERATION: u8 = 1;
+        self.keep(at, 10)?;
+        self.address_v4(at + 12, key)?;
+        self.address_v4(at + 16, key)?;
+        let header = usize::from(self.byte(at)? & 15) * 4;
+        self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
+        let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
+        self.put(at + 10, &checksum.to_be_bytes());
+        let is_tcp = self.byte(at + 9)? == protocol::TCP && self.be16(at + 6)? & 0x3fff == 0;
+        if is_tcp { self.keep(at + header, QUOTED_TCP) } else { None }
+    }
+
+    fn quoted_v6(&mut self, at: usize, key: &Key) -> Option<()> {
+        self.keep(at, 8)?;
+        self.address_v6(at + 8, key)?;
+        self.address_v6(at + 24, key)?;
+        if self.byte(at + 6)? == protocol::TCP { self.keep(at + 40, QUOTED_TCP) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::{Dissector, Outcome};
+
+    const RAW: u32 = 101;
+
+    #[test]
+    fn of_a_quoted_segment_only_ports_and_sequence_number_stay() {
+        let quoted = [69, 0, 5, 220, 0, 0, 64, 0, 64, 6, 0, 0, 10, 1, 1, 1, 10, 1, 1, 2, 0, 7, 0, 80, 1, 2, 3, 4];
+        let secret = b"secret";
+        let length = (20 + 8 + quoted.len() + secret.len()) as u8;
+        let ip = [69, 0, 0, length, 0, 0, 0, 0, 64, 1, 0, 0, 10, 1, 2, 1, 10, 1, 1, 1];
+        let packet = [&ip[..], &[3, 4, 0, 0, 0, 0, 5, 120], &quoted, secret].concat();
+        let mut rewriter = Rewriter::default();
+        let (out, _) = rewriter.rewrite(RAW, &packet, packet.len() as u32, None, &Key::new(b"key"));
+        assert_eq!(out[packet.len() - secret.len()..], [0; 6]);
+        let mut dissector = Dissector::new();
+        let Outcome::Icmp(error) = dissector.dissect(RAW, out, out.len() as u32, 0) else { panic!("no error") };
+        assert_eq!((error.kind, error.code, error.mtu), (3, 4, 1_400));
+        assert_eq!((error.source.1, error.destination.1), (7, 80));
+        assert_ne!(error.source.0.to_string(), "10.1.1.1");
+    }
+}
