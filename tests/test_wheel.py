@@ -26,6 +26,8 @@ INSTALLED = (
     "fish/vendor_completions.d/grpcdiag.fish",
 )
 """Below `share` of where it is installed."""
+MOST_BYTES = 6_000_000
+"""Size of the core: 3 MB, and 15 with its debug information."""
 DATA = (".pyi", ".json", ".typed", ".j2", ".js", ".css", ".LICENSE", ".NOTICE")
 
 
@@ -99,8 +101,8 @@ def test_the_wheel_holds_what_users_need(wheel: Path) -> None:
     assert {str(path) for path in wanted()} <= names
     assert "grpcdiag/py.typed" in names
     assert [name for name in names if name.endswith("/sboms/grpcdiag-core.cyclonedx.json")]
-    assert not [name for name in names if name.endswith((".rs", ".pcap"))]
-    assert b".debug_info" not in core and b".symtab" in core  # small, and a panic still names its functions
+    assert not [name for name in names if name.endswith((".rs", ".pcap")) and "/recipes/" not in name]
+    assert len(core) < MOST_BYTES
     assert "-abi3-" in wheel.name
 
 
