@@ -8,16 +8,20 @@ from collections.abc import Iterable, Sequence
 from .errors import UsageError
 
 
+_BEFORE_TCP = "icmp or icmp6 or port 53"
+"""Why connections cannot be set up: errors that routers report, and name lookups."""
+
+
 def expression(ports: Sequence[int], hosts: Sequence[str], also: str | None = None) -> str:
-    """Build the filter for TCP of any of the ports and any of the hosts, combined with `also` by AND.
+    """Build the filter for TCP of any of the ports and any of the hosts, ICMP and DNS, combined with `also` by AND.
 
     See pcap-filter(7).
     """
     parts = ["tcp"]
     parts += [_join_terms(f"port {port}" for port in dict.fromkeys(ports))] if ports else []
     parts += [_join_terms(f"host {host}" for host in dict.fromkeys(hosts))] if hosts else []
-    parts += [f"({also})"] if also and also.strip() else []
-    return " and ".join(parts)
+    every = f"({' and '.join(parts)}) or {_BEFORE_TCP}"
+    return f"({every}) and ({also})" if also and also.strip() else every
 
 
 def _join_terms(terms: Iterable[str]) -> str:

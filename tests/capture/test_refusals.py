@@ -291,9 +291,9 @@ def test_samples_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_filters_are_built() -> None:
     from grpcdiag.capture import filters
 
-    assert filters.expression([], []) == "tcp"
-    assert (
-        filters.expression([1, 2, 1], ["a"], "not port 3") == "tcp and (port 1 or port 2) and host a and (not port 3)"
+    assert filters.expression([], []) == "(tcp) or icmp or icmp6 or port 53"
+    assert filters.expression([1, 2, 1], ["a"], "not port 3") == (
+        "((tcp and (port 1 or port 2) and host a) or icmp or icmp6 or port 53) and (not port 3)"
     )
 
 
