@@ -86,6 +86,15 @@ def describe_too_big(tables: Tables, connections: Ints) -> str:
     return f" {describe_error(tables, int(rows[0]))}: it did not deliver packets above that size." if len(rows) else ""
 
 
+def count_too_big(tables: Tables, connections: Ints) -> Ints:
+    """Count for each of some connections the errors about the size of a packet."""
+    errors = tables.icmp_errors
+    counts = np.zeros(len(tables.connections.rpcs), dtype=np.int64)
+    rows = np.flatnonzero(mark_too_big(tables))
+    np.add.at(counts, errors.connection[rows].astype(np.int64), errors.messages[rows].astype(np.int64))
+    return np.asarray(counts[connections])
+
+
 def show_error(tables: Tables, row: int, since_ns: int) -> Evidence:
     """Show the first of equal errors, or the last one where the first came before `since_ns`."""
     errors = tables.icmp_errors

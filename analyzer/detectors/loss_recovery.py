@@ -25,7 +25,8 @@ is estimated from that. Responses that leave in the same burst as blocked bytes 
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
-whether it is reported. A connection lost nothing when the receiver reported every retransmitted packet as a
+whether it is reported; packets that a router reported as too big, and that came again in smaller pieces, do not count
+there. A connection lost nothing when the receiver reported every retransmitted packet as a
 duplicate (D-SACK, RFC 2883).
 
 When it cannot tell
@@ -70,7 +71,7 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import TLS
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _figures, _icmp, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
@@ -136,12 +137,18 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         rows = hit[waited]
         order = np.argsort(-connections.recovery_ns[rows], kind="stable")
         yield _make_finding(tables, _Cost(rows[order], int(recovery[waited].sum()), int(window[waited].sum())), limits)
-    elif len(rows := hit[connections.recovery_to_packet[hit] > 0]):
+    elif len(rows := hit[(connections.recovery_to_packet[hit] > 0) & ~_mark_smaller(tables, hit)]):
         unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
         figures = _measure(tables, unseen)
         enough = int(figures["retransmitted_packets"]) >= limits.repeated_packets
         if enough and float(figures["retransmitted_share"]) >= limits.repeated_share:
             yield _report_hidden(tables, unseen, figures, limits)
+
+
+def _mark_smaller(tables: Tables, rows: Ints) -> Mask:
+    """Mark connections that only sent again what a router reported as too big: two pieces for each packet at most."""
+    resent = tables.connections.retransmitted_packets[rows]
+    return np.asarray(resent <= 2 * _icmp.count_too_big(tables, rows))
 
 
 def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], limits: Limits) -> Finding:

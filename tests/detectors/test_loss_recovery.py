@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from support import RECORDINGS, SYNTHETICS, Synthetic, recording, rows, synthetic
+from support import RECORDINGS, SYNTHETICS, Synthetic, recorded, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -157,3 +157,12 @@ def test_told_where_no_rpc_is_seen_to_wait(retransmitted: int, severity: str | N
     tables = without_waiting(decode(recording(LOSSY).files), retransmitted)
     found = [answer for answer in detect(tables, Limits()) if isinstance(answer, Finding)]
     assert [(f.severity, f.lost_ns, f.confidence) for f in found] == ([(severity, None, "medium")] if severity else [])
+
+
+@pytest.mark.parametrize(("retransmitted", "told"), [(5, False), (8, False), (9, True)])
+def test_packets_that_a_router_reported_as_too_big_are_not_lost(retransmitted: int, told: bool) -> None:
+    """Four were reported; the sender sends their bytes again in smaller packets at once."""
+    tables = decode([recorded("wild/icmp-mtu-obeyed.pcap.zst")])
+    more = np.full_like(tables.connections.retransmitted_packets, retransmitted)
+    tables = replace(tables, connections=replace(tables.connections, retransmitted_packets=more))
+    assert any(isinstance(answer, Finding) for answer in detect(tables, Limits())) == told
