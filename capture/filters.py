@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from .errors import UsageError
 
-
 _BEFORE_TCP = "icmp or icmp6 or port 53"
 """Why connections cannot be set up: errors that routers report, and name lookups."""
 
