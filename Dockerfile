@@ -12,7 +12,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 RUN --mount=type=bind,source=dist,target=/dist \
-    python -m pip install --no-cache-dir --root-user-action ignore --only-binary :all: --find-links /dist grpcdiag
+    python -m pip install --no-cache-dir --root-user-action ignore --only-binary :all: /dist/grpcdiag-*manylinux*_"$(uname -m)".whl
 
 RUN useradd --create-home --uid 1000 grpcdiag
 USER grpcdiag

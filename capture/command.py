@@ -30,7 +30,10 @@ def choose_user(named: str | None) -> pwd.struct_passwd | None:
         if named and named not in (_find_own_name(), str(os.geteuid())):
             raise UsageError(f"--user {named}: only root may run a command as another user")
         return None
-    caller = named or os.environ.get("SUDO_USER") or os.environ.get("DOAS_USER") or os.environ.get("PKEXEC_UID")
+    callers = {os.environ[name] for name in ("SUDO_USER", "DOAS_USER", "PKEXEC_UID") if os.environ.get(name)}
+    if not named and len(callers) > 1:
+        raise UsageError("SUDO_USER, DOAS_USER and PKEXEC_UID name different callers: give --user")
+    caller = named or next(iter(callers), None)
     if not caller:
         return None
     try:

@@ -74,11 +74,16 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def add_thread(filter_: str, thread: int) -> None:
-    """Add a thread to a filter of events; truncating the file would empty the filter."""
+def add_threads(filter_: str, threads: list[int]) -> None:
+    """Add threads to a filter of events in one step, for the kernel takes long for each step.
+
+    Truncating the file would empty the filter.
+    """
+    text = "".join(f"{thread} " for thread in threads).encode()
     file = os.open(filter_, os.O_WRONLY)
     try:
-        os.write(file, b"%d " % thread)
+        while text:
+            text = text[os.write(file, text) :]
     finally:
         os.close(file)
 
@@ -181,8 +186,8 @@ class Running:
             while new := [thread for thread in map(int, os.listdir(folder)) if thread not in tasks]:
                 if len(tasks) + len(new) > MOST_THREADS:
                     raise Refused(f"process {self.pid} has more than {MOST_THREADS} threads")
+                add_threads(filter_, new)
                 for thread in new:
-                    add_thread(filter_, thread)
                     tasks[thread] = (thread, self.pid, read(f"{folder}/{thread}/comm").strip())
             self.check_alive()
             return list(tasks.values())
@@ -434,7 +439,7 @@ class Tracer:
         for _ in range(ATTEMPTS):
             write(filter_, "")  # opening it empties it; no event is enabled yet
             if parent:
-                add_thread(filter_, parent)
+                add_threads(filter_, [parent])
             found = [process.follow(filter_) for process in self._running]
             if None not in found:
                 return tasks + [task for some in found for task in some or []]

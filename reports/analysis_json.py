@@ -75,8 +75,12 @@ def read(text: bytes) -> Analysis:
     """Read a document as it was saved. Raises DocumentError."""
     try:
         found = standard_json.loads(text, parse_constant=_refuse, parse_int=_parse_int, parse_float=_parse_float)
-        return msgspec.convert(found, Analysis)
-    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, those of undecodable bytes too
+        read = msgspec.convert(found, Analysis)
+        json.encode(read)  # what cannot be written again, such as half of a character, is no analysis
+        return read
+    except OverflowError:  # integers of more than 64 bits are written by another library
+        return read
+    except (ValueError, TypeError, RecursionError) as error:  # msgspec's errors are ValueErrors, those of undecodable bytes too
         raise DocumentError(str(error)) from None
 
 

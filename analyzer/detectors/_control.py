@@ -94,13 +94,18 @@ def find_storms(tables: Tables, load: Load, limits: StormLimits) -> tuple[Rows, 
 
 def explain_severity(tables: Tables, row: int, share: float, limits: StormLimits, *, storm: bool) -> str:
     """Say why control packets that are this share of all are a storm, or are none."""
+    if not storm and share >= limits.share:
+        return (
+            f"It is no storm: those have {limits.packets:,} such packets or more, {limits.per_second:,.0f} a second or "
+            "more, for a second or longer."
+        )
     if not storm:
         return (
             f"This is normal for its library: it is a storm from {limits.share:.0%} of the packets on, or from "
             f"{limits.paced_share:.0%} where {limits.streams} or more streams each send seldom."
         )
     if share >= limits.share:
-        return "They are most of the packets."
+        return f"They are {share:.0%} of the packets."
     return f"{_name_slow_streams(tables, row)} each send seldom, so few such packets would do for many messages."
 
 

@@ -83,7 +83,10 @@ def describe_too_big(tables: Tables, connections: Ints) -> str:
     """Say that a router did not deliver packets of some connections because of their size; else nothing."""
     errors = tables.icmp_errors
     rows = np.flatnonzero(np.isin(errors.connection, connections) & mark_too_big(tables))
-    return f" {describe_error(tables, int(rows[0]))}: it did not deliver packets above that size." if len(rows) else ""
+    if not len(rows):
+        return ""
+    size = "packets above that size" if errors.mtu[rows[0]] else "them for their size"
+    return f" {describe_error(tables, int(rows[0]))}: it did not deliver {size}."
 
 
 def count_too_big(tables: Tables, connections: Ints) -> Ints:

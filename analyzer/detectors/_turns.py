@@ -109,10 +109,10 @@ def mark_library_gaps(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
 
 
 def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:
-    """Mark connections whose callers send at regular intervals, whatever time the responses take.
+    """Mark connections whose callers send at regular intervals, so that it is open for what they wait.
 
-    Timers and fixed pauses make the intervals of each caller alike. Where callers wait for responses and for each
-    other, the intervals vary as those do.
+    Timers and fixed pauses make the intervals of each caller alike. So do a client and a server that need the same time
+    in each round.
     """
     interval, spread = tables.turns.interval_ns[rows], tables.turns.interval_spread_ns[rows]
     return np.asarray((interval > 0) & (spread < dispersion * interval))

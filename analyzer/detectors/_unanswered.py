@@ -28,8 +28,10 @@ def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
     silent = u.first_time_ns[rows] - u.heard_time_ns[rows] >= idle_ns
     encrypted = tables.connections.rpcs[u.connection[rows]] == 0
     busy = mark_busy(tables, u.connection[rows], u.heard_time_ns[rows], u.first_time_ns[rows])
-    errors = [find_error(tables, row) for row in rows.tolist()]
-    unrouted = np.array([error is not None and _icmp.is_unrouted(tables, error) for error in errors], dtype=bool)
+    unrouted = np.isin(u.connection[rows], tables.icmp_errors.connection)
+    for place in np.flatnonzero(unrouted).tolist():
+        error = find_error(tables, int(rows[place]))
+        unrouted[place] = error is not None and _icmp.is_unrouted(tables, error)
     return np.asarray(silent & ~busy & ~encrypted & ~unrouted)
 
 

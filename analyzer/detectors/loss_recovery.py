@@ -93,6 +93,7 @@ ABOUT = About(
 )
 
 _LOSS = CAUSES.index("loss_recovery")
+_PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
@@ -137,7 +138,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         rows = hit[waited]
         order = np.argsort(-connections.recovery_ns[rows], kind="stable")
         yield _make_finding(tables, _Cost(rows[order], int(recovery[waited].sum()), int(window[waited].sum())), limits)
-    elif len(rows := hit[(connections.recovery_to_packet[hit] > 0) & ~_mark_smaller(tables, hit)]):
+    elif len(rows := hit[(connections.recovery_to_packet[hit] > 0) & ~_mark_explained(tables, hit)]):
         unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
         figures = _measure(tables, unseen)
         enough = int(figures["retransmitted_packets"]) >= limits.repeated_packets
@@ -145,10 +146,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             yield _report_hidden(tables, unseen, figures, limits)
 
 
-def _mark_smaller(tables: Tables, rows: Ints) -> Mask:
-    """Mark connections that only sent again what a router reported as too big: two pieces for each packet at most."""
+def _mark_explained(tables: Tables, rows: Ints) -> Mask:
+    """Mark connections whose peer is unreachable, or on which only what a router reported as too big was sent again.
+
+    Of a packet that was too big there are two pieces at most.
+    """
     resent = tables.connections.retransmitted_packets[rows]
-    return np.asarray(resent <= 2 * _icmp.count_too_big(tables, rows))
+    smaller = resent <= 2 * _icmp.count_too_big(tables, rows)
+    return np.asarray(smaller | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
 
 
 def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], limits: Limits) -> Finding:

@@ -74,6 +74,8 @@ ABOUT = About(
 _LOSS = CAUSES.index("loss_recovery")
 LEAST_HEADERS = 40
 """Bytes of the shortest IP and TCP headers (RFC 791, RFC 9293)."""
+LEAST_MTU = (68, 1_280)
+"""Least MTU of IPv4 and of IPv6 (RFC 791, RFC 8200 section 5): an error with a smaller one is not obeyed."""
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -146,7 +148,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
 def _make_verdict(tables: Tables, row: int, sender: str, size: str, passed: str) -> str:
     lost = f"packets of {sender} with {size}"
     if (error := _find_error(tables, row)) is None:
-        return f"The path drops {lost} silently, while those up to {passed}: lower the MTU or MSS there."
+        connection = np.array([tables.undelivered.connection[row]], dtype=np.int64)
+        silently = "" if _icmp.count_too_big(tables, connection)[0] else " silently"
+        return f"The path drops {lost}{silently}, while those up to {passed}: lower the MTU or MSS there."
     reporter, mtu = _icmp.name_reporter(tables, error), int(tables.icmp_errors.mtu[error])
     return (
         f"{reporter} drops {lost} and reports an MTU of {mtu:,} bytes, but {sender} repeats them: let ICMP errors "
@@ -158,10 +162,12 @@ def _find_error(tables: Tables, row: int) -> int | None:
     """Find the ICMP error after which the sender repeated bytes that are too many for the MTU that it names."""
     u, errors = tables.undelivered, tables.icmp_errors
     connection, direction = int(u.connection[row]), int(u.direction[row])
-    error = _icmp.find_error(tables, connection, direction, 0, too_big=True)
-    if error is None or u.last_time_ns[row] <= errors.first_time_ns[error]:
-        return None
-    return error if u.shortest[row] + LEAST_HEADERS > errors.mtu[error] else None
+    about = (errors.connection == connection) & (errors.direction == direction) & _icmp.mark_too_big(tables)
+    about &= (errors.mtu >= np.where(errors.kind == _icmp.UNREACHABLE, *LEAST_MTU)) & (
+        errors.mtu < u.shortest[row] + LEAST_HEADERS
+    )
+    rows = np.flatnonzero(about & (errors.first_time_ns < u.last_time_ns[row]))
+    return int(rows[0]) if len(rows) else None
 
 
 def _measure_sizes(tables: Tables, rows: Ints) -> tuple[Counts, Counts]:

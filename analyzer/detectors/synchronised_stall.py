@@ -69,7 +69,7 @@ ID = "synchronised-stall"
 ABOUT = About(
     example="recorded/wild/gc-server.pcap.zst",
     figure=_figures.blocked_time("server"),
-    caused_by=("cpu-quota",),
+    caused_by=("cpu-quota", "processor-saturated"),
     precedence=1,
     whole_connections=True,
 )
@@ -364,7 +364,7 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
     if acked:
         parts.append(f"Its TCP acknowledged all bytes in {acked:,} silences, so its kernel and the path worked.")
     if stalls.direction == 0:
-        parts.append("What this costs its callers comes before their first packet, and is not in the RPCs' durations.")
+        parts.append("What it costs calls before their first packet is not in the RPCs' durations.")
     return " ".join(parts)
 
 

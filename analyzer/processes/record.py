@@ -54,7 +54,7 @@ class _Footer(Struct, frozen=True):
     offset_ns: _Time
     uncertainty_ns: _Count
     lost_events: _Count = 0
-    quotas: tuple[RecordedQuota, ...] = ()
+    quotas: tuple[RecordedQuota, ...] | None = None
     cut: bool = False
     cost_ns: _Count = 0
 
@@ -93,6 +93,8 @@ def read_record(content: bytes) -> ProcessRecord:
         raise RecordError(f"it is not a record of {SCHEMA}")
     if footer is None or footer.cut:
         raise RecordError("it is cut: the recording did not end in order, or the disk was full")
+    if footer.quotas is None:
+        raise RecordError("it does not say what quotas its processes had: an earlier version wrote it")
     drift = abs(footer.offset_ns - header.offset_ns) + footer.uncertainty_ns + header.uncertainty_ns
     if drift > MOST_UNCERTAIN_NS:
         raise RecordError(f"its clock and the capture's moved by {drift / 1000:,.0f} µs against each other")

@@ -47,7 +47,7 @@ SYN, FIN, RST, ACK = 2, 1, 4, 16
 """TCP flags (RFC 9293 section 3.1)."""
 RETRANSMISSION = _core.PACKET_NOTES.index("retransmission")
 """`Packets.note` of a packet with bytes sent before."""
-_LOSS_RECOVERY = _core.CAUSES.index("loss_recovery")
+_OF_RETRANSMISSIONS = [_core.CAUSES.index(cause) for cause in ("loss_recovery", "peer_unreachable")]
 _DUPLICATE = _core.PACKET_NOTES.index("duplicate")
 _DATA_OR_HEADERS = 1 << _core.FRAME_TYPES.index("DATA") | 1 << _core.FRAME_TYPES.index("HEADERS")
 _KINDS = len(_core.FRAME_TYPES) + 1
@@ -222,7 +222,7 @@ def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
         at = np.searchsorted(first, packets.packet, side="right") - 1
         within = (at >= 0) & (last[at] >= packets.packet) if len(rows) else np.zeros(len(mine), dtype=bool)
         drawn &= ~mine | within
-    if excerpt.rpc is not None and excerpt.tables.rpc_budgets[excerpt.rpc, _LOSS_RECOVERY] > 0:
+    if excerpt.rpc is not None and excerpt.tables.rpc_budgets[excerpt.rpc, _OF_RETRANSMISSIONS].any():
         drawn |= packets.note == RETRANSMISSION
     return np.flatnonzero(drawn)
 

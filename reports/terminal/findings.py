@@ -31,8 +31,9 @@ _INDENT = 3
 
 
 def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
-    """Show findings above `info` in full and the others in a line each, at most `top` of either."""
-    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=rank_cost)
+    """Show findings above `info` and the verdict's in full, and the others in a line each; at most `top` of either."""
+    main = find_main(analysis)
+    costly = sorted((one for one in analysis.findings if one.severity != "info" or one is main), key=rank_cost)
     for number, finding in enumerate(costly[:top], start=1):
         yield Text()
         yield from show_finding(number, finding, analysis, width)
@@ -41,7 +42,7 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
         yield Text()
         yield from more(len(left), "finding")
         yield _show_in_lines(left, [finding.severity for finding in left], width)
-    remarks = [finding for finding in analysis.findings if finding.severity == "info"]
+    remarks = [finding for finding in analysis.findings if finding.severity == "info" and finding is not main]
     if remarks:
         yield Text()
         yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")

@@ -128,7 +128,10 @@ def test_distributions_hold_every_complete_rpc(name: str) -> None:
     for facts in analysis.methods:
         method = next(m for m in found.methods if (m.name, m.label) == (facts.method, facts.label))
         if facts.latency_ns:
-            low, high = method.first_class / 12, (method.first_class + len(method.counts)) / 12
+            low, high = (
+                place / page_data.BINS_PER_DECADE
+                for place in (method.first_class, method.first_class + len(method.counts))
+            )
             assert low - 1e-6 <= np.log10(facts.latency_ns.min) and np.log10(facts.latency_ns.max) <= high + 1e-6
 
 

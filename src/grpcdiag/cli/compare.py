@@ -148,7 +148,7 @@ def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Analysis:
             saved = _read_saved(path)
             if saved is None:
                 return _analyze(path, capture, reading, quiet)
-            analysis = analysis_json.read(saved)
+            analysis = hide_methods(analysis_json.read(saved))
         except analysis_json.DocumentError as error:
             fail(f"{capture}: not an analysis that grpcdiag wrote: {error}", UNREADABLE)
     if analysis.narrowed:  # its packets are of all RPCs, its messages of some

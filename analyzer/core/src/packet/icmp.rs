@@ -26,4 +26,6 @@ pub struct Error {
     pub source: (Address, u16),
     /// Receiver's address and port.
     pub destination: (Address, u16),
+    /// Sequence number.
+    pub seq: u32,
 }

@@ -34,7 +34,10 @@ fn read(protocol: u8, view: View<'_>, network: &Network, context: Context) -> Op
         (protocol::ICMPV6, PACKET_TOO_BIG) => (ipv6::find_tcp(quoted, context)?, header.be32::<{ field::MTU_V6 }>()),
         _ => return None,
     };
-    let &[s0, s1, d0, d1] = found.view.bytes.first_chunk()?;
+    let &[s0, s1, d0, d1, q0, q1, q2, q3] = found.view.bytes.first_chunk()?;
+    if network.destination != found.network.source {
+        return None; // it is for the host that sent the segment (RFC 792)
+    }
     Some(Error {
         reporter: network.source,
         kind,
@@ -42,5 +45,6 @@ fn read(protocol: u8, view: View<'_>, network: &Network, context: Context) -> Op
         mtu,
         source: (found.network.source, u16::from_be_bytes([s0, s1])),
         destination: (found.network.destination, u16::from_be_bytes([d0, d1])),
+        seq: u32::from_be_bytes([q0, q1, q2, q3]),
     })
 }

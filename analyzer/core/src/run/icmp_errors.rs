@@ -63,7 +63,7 @@ mod tests {
 
     fn error(code: u8, mtu: u32) -> icmp::Error {
         let end = (Address::v4([10, 0, 0, 1]), 1);
-        icmp::Error { reporter: end.0, kind: icmp::UNREACHABLE, code, mtu, source: end, destination: end }
+        icmp::Error { reporter: end.0, kind: icmp::UNREACHABLE, code, mtu, source: end, destination: end, seq: 0 }
     }
 
     #[test]

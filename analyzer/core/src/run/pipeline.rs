@@ -233,7 +233,7 @@ impl Pipeline {
             }
             Outcome::Icmp(ref error) => {
                 self.counts.not_tcp += 1;
-                if let Some(about) = self.router.find(error.source, error.destination) {
+                if let Some(about) = self.router.find(error.source, error.destination, error.seq) {
                     self.icmp_errors.take(error, about, At::new(packet.number, packet.time_ns));
                 }
             }

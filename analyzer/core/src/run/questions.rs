@@ -18,6 +18,8 @@ struct Asked {
     client: Address,
     server: Address,
     addresses: Vec<Address>,
+    /// Whether only its answer shows that it was asked: segments may cut messages over TCP.
+    needs_answer: bool,
     row: LookupRow,
 }
 
@@ -38,23 +40,27 @@ impl Questions {
         let source = (segment.source, segment.source_port);
         let destination = (segment.destination, segment.destination_port);
         for message in messages(segment.payload) {
-            self.take(&Datagram { source, destination, message }, packet, time);
+            self.take_message(&Datagram { source, destination, message }, true, packet, time);
         }
     }
 
-    /// Takes a message from or to a DNS server.
+    /// Takes a datagram from or to a DNS server.
     #[cold]
     pub fn take(&mut self, datagram: &Datagram<'_>, packet: u32, time: i64) {
+        self.take_message(datagram, false, packet, time);
+    }
+
+    fn take_message(&mut self, datagram: &Datagram<'_>, needs_answer: bool, packet: u32, time: i64) {
         let Some(message) = Message::parse(datagram.message) else { return };
         let (source, destination) = (datagram.source, datagram.destination);
         if message.is_response && source.1 == PORT {
             self.answer(destination, source, message, packet, time);
         } else if !message.is_response && destination.1 == PORT {
-            self.ask(source, destination, &message, packet, time);
+            self.ask(source, destination, &message, needs_answer, packet, time);
         }
     }
 
-    fn ask(&mut self, client: End, server: End, message: &Message, packet: u32, time: i64) {
+    fn ask(&mut self, client: End, server: End, message: &Message, needs_answer: bool, packet: u32, time: i64) {
         let name = self.names.get(&message.name);
         if name.is_some_and(|&name| self.open.contains_key(&(client, server, message.id, message.kind, name))) {
             return;
@@ -74,7 +80,7 @@ impl Questions {
             answer_time_ns: -1,
             ..LookupRow::default()
         };
-        self.asked.push(Asked { client: client.0, server: server.0, addresses: Vec::new(), row });
+        self.asked.push(Asked { client: client.0, server: server.0, addresses: Vec::new(), needs_answer, row });
     }
 
     fn answer(&mut self, client: End, server: End, message: Message, packet: u32, time: i64) {
@@ -90,7 +96,8 @@ impl Questions {
     /// The tables, with the `number` of each address, and the names by their numbers.
     pub fn into_tables(self, mut number: impl FnMut(Address) -> u32) -> (Lookups, LookupAddresses, Vec<String>) {
         let (mut lookups, mut addresses) = (Lookups::default(), LookupAddresses::default());
-        for (lookup, asked) in (0..).zip(self.asked) {
+        let known = self.asked.into_iter().filter(|asked| !asked.needs_answer || asked.row.answer_time_ns >= 0);
+        for (lookup, asked) in (0..).zip(known) {
             lookups.push(LookupRow { client_ip: number(asked.client), server_ip: number(asked.server), ..asked.row });
             for address in asked.addresses {
                 addresses.push(LookupAddressRow { lookup, address: number(address) });

@@ -190,11 +190,14 @@ impl Router {
         Some((number, usize::from(known.first_sender != source)))
     }
 
-    /// The row of the connection between two ends, and which side the first of them is.
-    pub fn find(&self, source: End, destination: End) -> Option<(u32, usize)> {
+    /// The row of the connection between two ends, and which side the first of them is, if that side may have sent a
+    /// segment with this sequence number: not one of an earlier connection (RFC 5927 section 4.1).
+    pub fn find(&self, source: End, destination: End, seq: u32) -> Option<(u32, usize)> {
         let number = *self.numbers.get(&key(source, destination))?;
         let known = self.known.get(number as usize)?;
-        Some((number, usize::from(known.first_sender != source)))
+        let side = usize::from(known.first_sender != source);
+        let is_before = known.isn[side].is_some_and(|isn| seq.wrapping_sub(isn) > u32::MAX / 2);
+        (!is_before).then_some((number, side))
     }
 
     fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>, at: At) -> Routed<'_> {

@@ -315,7 +315,7 @@ impl Rewriter {
                 }
             }
             protocol::ICMP | protocol::ICMPV6 => {
-                self.icmp(kind, at, key)?;
+                self.icmp(kind, at, end, key)?;
                 let sum = if kind == protocol::ICMP { Sum::default() } else { sum };
                 self.checksum(at + 2, at, end, sum, false)
             }

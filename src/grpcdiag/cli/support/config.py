@@ -7,6 +7,7 @@ other users are not read. The command line takes precedence.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -27,6 +28,8 @@ MOST_BYTES = 1 << 20
 """Largest configuration file."""
 OWN, SHARED = "grpcdiag.toml", "pyproject.toml"
 _TABLE = "tool.grpcdiag"
+_MOST_DOTS = 200
+"""Most dots of a line: a key of many parts costs their square in time and memory."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +58,11 @@ class Config(Struct, frozen=True):
         """Give the path of the key log, which is relative to the file."""
         named = self.settings.keylog
         return self.file.parent / named if self.file and named else None
+
+    @property
+    def name(self) -> str:
+        """Give the file's name for reports, which folders do not belong into."""
+        return self.file.name if self.file else ""
 
     def describe(self) -> str:
         """Say which file is read, and which settings it has."""
@@ -113,13 +121,18 @@ def _read_named(path: Path) -> Config:
 def _read_own(path: Path) -> bytes:
     """Read a regular file that, as a link to it, belongs to this user or to root. Raises OSError, ConfigError."""
     linked = path.lstat()
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+    with open(path, "rb", opener=_open_at_once) as file:
         facts = os.fstat(file.fileno())
-        if not {linked.st_uid, facts.st_uid} <= {os.geteuid(), 0}:
+        if hasattr(os, "geteuid") and not {linked.st_uid, facts.st_uid} <= {os.geteuid(), 0}:
             raise ConfigError(f"{path} is not read: it belongs to another user")
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > MOST_BYTES:
             raise ConfigError(f"{path} is not read: it is no regular file below {MOST_BYTES >> 20} MiB")
         return file.read(MOST_BYTES)
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Open without waiting for the other end of a pipe, where there are such files."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _parse(path: Path, text: bytes, refused: tuple[str, ...]) -> Config:
@@ -127,12 +140,15 @@ def _parse(path: Path, text: bytes, refused: tuple[str, ...]) -> Config:
     import tomllib
 
     try:
+        if any(line.count(b".") > _MOST_DOTS for line in text.splitlines()):
+            raise ConfigError(f"a line has more than {_MOST_DOTS} dots")
         document: Any = tomllib.loads(text.decode())
         if path.name == SHARED:
             document = document.get("tool", {}).get("grpcdiag", {})
         _check_keys(document)
         settings = msgspec.convert(document, Settings)
         _make_limits(settings)
+        _check_keylog(settings.keylog)
     except RecursionError:
         raise ConfigError(f"{path}: too deeply nested") from None
     except (ValueError, AttributeError, ConfigError) as error:  # of TOML, of UTF-8, of msgspec
@@ -145,6 +161,12 @@ def _check_keys(document: Mapping[str, Any]) -> None:
     for key in document:
         if key not in known:
             raise ConfigError(f"unknown key {key[:80]!r}; {suggest(key[:80], known)}")
+
+
+def _check_keylog(named: str | None) -> None:
+    """Refuse a key log outside the file's folder: a path of another system may name a host. Raises ConfigError."""
+    if named and (".." in re.split(r"[/\\]", named) or re.match(r"[/\\]|[^/\\]*:", named)):
+        raise ConfigError("keylog: it is a path below the folder of this file")
 
 
 def _make_limits(settings: Settings) -> dict[str, Struct]:
@@ -180,13 +202,15 @@ def list_notes() -> Iterator[str]:
         for name, value in values.items()
     ]
     if changed:
-        yield f"{config.file} changes limits of detectors: {', '.join(changed[:20])}"
+        yield f"{config.name} changes limits of detectors: {', '.join(changed[:20])}"
 
 
 def announce(*, quiet: bool) -> None:
     """Say on standard error what the configuration changes: a report on one screen shows no notes."""
+    from ...analyzer.model.text import safe
+
     config = APPLIED.get()
-    hides = [f"{config.file} hides methods: {', '.join(config.settings.hide[:20])}"] if config.settings.hide else []
+    hides = [f"{config.name} hides methods: {safe(', '.join(config.settings.hide[:20]))}"] if config.settings.hide else []
     for note in () if quiet else (*list_notes(), *hides):
         say(note)
 
@@ -211,6 +235,6 @@ def hide_methods(analysis: Analysis) -> Analysis:
         return analysis
     methods = count(len(analysis.methods) - len(shown), "method")
     rpcs = count(sum(method.rpcs for method in analysis.methods) - sum(method.rpcs for method in shown), "RPC")
-    note = f"{config.file} hides {methods} with {rpcs}; totals, time by cause and findings include them"
+    note = f"{config.name} hides {methods} with {rpcs}; totals, time by cause and findings include them"
     quality = replace(analysis.quality, warnings=(*analysis.quality.warnings, note))
     return replace(analysis, methods=shown, quality=quality)

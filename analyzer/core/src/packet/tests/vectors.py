@@ -447,21 +447,23 @@ add("icmp", 1, ETH / ip4() / ICMP(), "other ICMP")
 add("icmpv6", 1, ETH / ip6() / ICMPv6EchoRequest(), "other ICMP")
 ABOUT4, ABOUT6 = (f"about {a}:40000 > {b}:50051" for a, b in ((A4, B4), (A6, B6)))
 quoted4, quoted6 = bytes(ip4() / tcp()), bytes(ip6() / tcp())
-add("icmp host unreachable", 1, ETH / ip4() / ICMP(type=3, code=1) / quoted4[:28], f"icmp 3/1 of {A4} mtu=0 {ABOUT4}")
+to4, to6 = ETH / ip4(src=B4, dst=A4), ETH / ip6(src=B6, dst=A6)
+add("icmp host unreachable", 1, to4 / ICMP(type=3, code=1) / quoted4[:28], f"icmp 3/1 of {B4} mtu=0 {ABOUT4}")
 add(
     "icmp fragmentation needed",
     1,
-    ETH / ip4() / ICMP(type=3, code=4, nexthopmtu=1400) / quoted4,
-    f"icmp 3/4 of {A4} mtu=1400 {ABOUT4}",
+    to4 / ICMP(type=3, code=4, nexthopmtu=1400) / quoted4,
+    f"icmp 3/4 of {B4} mtu=1400 {ABOUT4}",
 )
-add("icmp quoting 3 bytes of TCP", 1, ETH / ip4() / ICMP(type=3, code=1) / quoted4[:23], "other ICMP")
-add("icmp quoting a later fragment", 1, ETH / ip4() / ICMP(type=3, code=1) / bytes(ip4(frag=9) / tcp()), "other ICMP")
-add("icmp quoting UDP", 1, ETH / ip4() / ICMP(type=3, code=3) / bytes(ip4() / UDP()), "other ICMP")
-add("icmp time exceeded", 1, ETH / ip4() / ICMP(type=11) / quoted4, "other ICMP")
-add("icmp of type 2", 1, ETH / ip4() / ICMP(type=2) / quoted6, "other ICMP")
-add("icmpv6 no route", 1, ETH / ip6() / ICMPv6DestUnreach(code=0) / quoted6[:48], f"icmp 1/0 of {A6} mtu=0 {ABOUT6}")
-add("icmpv6 too big", 1, ETH / ip6() / ICMPv6PacketTooBig(mtu=1300) / quoted6, f"icmp 2/0 of {A6} mtu=1300 {ABOUT6}")
-add("icmpv6 quoting IPv4", 1, ETH / ip6() / ICMPv6DestUnreach() / quoted4, "other ICMP")
+add("icmp to another host", 1, ETH / ip4() / ICMP(type=3, code=1) / quoted4, "other ICMP")
+add("icmp quoting 7 bytes of TCP", 1, to4 / ICMP(type=3, code=1) / quoted4[:27], "other ICMP")
+add("icmp quoting a later fragment", 1, to4 / ICMP(type=3, code=1) / bytes(ip4(frag=9) / tcp()), "other ICMP")
+add("icmp quoting UDP", 1, to4 / ICMP(type=3, code=3) / bytes(ip4() / UDP()), "other ICMP")
+add("icmp time exceeded", 1, to4 / ICMP(type=11) / quoted4, "other ICMP")
+add("icmp of type 2", 1, to4 / ICMP(type=2) / quoted6, "other ICMP")
+add("icmpv6 no route", 1, to6 / ICMPv6DestUnreach(code=0) / quoted6[:48], f"icmp 1/0 of {B6} mtu=0 {ABOUT6}")
+add("icmpv6 too big", 1, to6 / ICMPv6PacketTooBig(mtu=1300) / quoted6, f"icmp 2/0 of {B6} mtu=1300 {ABOUT6}")
+add("icmpv6 quoting IPv4", 1, to6 / ICMPv6DestUnreach() / quoted4, "other ICMP")
 add("sctp", 1, ETH / ip4() / SCTP(), "other IP protocol 132")
 add("lldp", 1, Ether(src=ETH.src, dst=ETH.dst, type=0x88CC) / b"xx", "other EtherType 0x88cc")
 add("spanning tree", 1, bytes(ETH)[:12] + bytes.fromhex("0026424203") + bytes(35), "other IEEE 802.3 LLC")

@@ -11,25 +11,28 @@ use super::Rewriter;
 const QUOTED_TCP: usize = 8;
 
 impl Rewriter {
-    pub(super) fn icmp(&mut self, kind: u8, at: usize, key: &Key) -> Option<()> {
+    pub(super) fn icmp(&mut self, kind: u8, at: usize, end: usize, key: &Key) -> Option<()> {
         self.keep(at, 2)?;
-        // a quoted packet that is cut short stays as far as it goes
+        // what is no quoted header before the packet's end is zeroed
         let _ = match (kind, self.byte(at)?) {
-            (protocol::ICMP, UNREACHABLE) => self.keep(at + 4, 4).and_then(|()| self.quoted_v4(at + 8, key)),
+            (protocol::ICMP, UNREACHABLE) => self.keep(at + 4, 4).and_then(|()| self.quoted_v4(at + 8, end, key)),
             (protocol::ICMPV6, UNREACHABLE_V6 | PACKET_TOO_BIG) => {
-                self.keep(at + 4, 4).and_then(|()| self.quoted_v6(at + 8, key))
+                self.keep(at + 4, 4).and_then(|()| self.quoted_v6(at + 8, end, key))
             }
             _ => None,
         };
         Some(())
     }
 
-    fn quoted_v4(&mut self, at: usize, key: &Key) -> Option<()> {
+    fn quoted_v4(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
         const NO_OPERATION: u8 = 1;
+        let header = usize::from(self.byte(at)? & 15) * 4;
+        if self.byte(at)? >> 4 != 4 || header < 20 || at + header + QUOTED_TCP > end {
+            return None;
+        }
         self.keep(at, 10)?;
         self.address_v4(at + 12, key)?;
         self.address_v4(at + 16, key)?;
-        let header = usize::from(self.byte(at)? & 15) * 4;
         self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
         let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
         self.put(at + 10, &checksum.to_be_bytes());
@@ -37,7 +40,10 @@ impl Rewriter {
         if is_tcp { self.keep(at + header, QUOTED_TCP) } else { None }
     }
 
-    fn quoted_v6(&mut self, at: usize, key: &Key) -> Option<()> {
+    fn quoted_v6(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+        if self.byte(at)? >> 4 != 6 || at + 40 + QUOTED_TCP > end {
+            return None;
+        }
         self.keep(at, 8)?;
         self.address_v6(at + 8, key)?;
         self.address_v6(at + 24, key)?;
@@ -67,5 +73,21 @@ mod tests {
         assert_eq!((error.kind, error.code, error.mtu), (3, 4, 1_400));
         assert_eq!((error.source.1, error.destination.1), (7, 80));
         assert_ne!(error.source.0.to_string(), "10.1.1.1");
+    }
+
+    #[test]
+    fn what_is_no_quoted_header_is_zeroed() {
+        let secret = b"PASSWORD=hunter2, and what follows it in the body of an error";
+        for (kind, version) in [(1, 4), (58, 6)] {
+            let error = [&[3 - u8::from(kind == 58) * 2, 1, 0, 0, 0, 0, 0, 0][..], secret].concat();
+            let length = if version == 4 { (20 + error.len()) as u8 } else { error.len() as u8 };
+            let v4 = [69, 0, 0, length, 0, 0, 0, 0, 64, kind, 0, 0, 10, 1, 2, 1, 10, 1, 1, 1];
+            let mut v6 = [0; 40];
+            (v6[0], v6[5], v6[6], v6[7]) = (0x60, length, kind, 64);
+            let packet = [if version == 4 { &v4[..] } else { &v6[..] }, &error].concat();
+            let mut rewriter = Rewriter::default();
+            let (out, _) = rewriter.rewrite(RAW, &packet, packet.len() as u32, None, &Key::new(b"key"));
+            assert!(out[packet.len() - secret.len()..].iter().all(|&octet| octet == 0), "{version}");
+        }
     }
 }
