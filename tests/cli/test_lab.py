@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.capture import tracer
 from grpcdiag.fixtures.lab import janitor, quota
 from grpcdiag.fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
-from grpcdiag.fixtures.lab.cases.look_alikes import LOOK_ALIKES
+from grpcdiag.fixtures.lab.cases.case import Case
+from grpcdiag.fixtures.lab.cases.look_alikes import LOOK_ALIKES, SUSPECTS
 from grpcdiag.fixtures.lab.namespaces import missing
 from grpcdiag.fixtures.lab.perform import why_not
 
@@ -119,6 +121,21 @@ def test_a_case_end_to_end(case: str, tool: str, tmp_path: Path) -> None:
     assert f"{case}: as expected" in outcome.text
     kept = {path.name for path in tmp_path.iterdir()}
     assert {f"{case}.pcap", f"{case}.server.pcap", f"{case}.truth.json", f"{case}-control.pcap"} <= kept
+
+
+@pytest.mark.usefixtures("laboratory")
+@pytest.mark.parametrize("case", LOOK_ALIKES, ids=lambda case: case.name)
+def test_a_look_alike_end_to_end(case: Case, tmp_path: Path) -> None:
+    """Other programs may take the processors, which is told then; a cause that was not there never is."""
+    if lacks := why_not(case, True):
+        pytest.skip("; ".join(lacks))
+    outcome = grpcdiag("lab", case.name, "--keep", str(tmp_path))
+    assert outcome.code in (0, 1), outcome.err
+    report = json.loads(grpcdiag("analyze", str(tmp_path / f"{case.name}.pcap"), "--json").text)
+    assert {one["side"] for one in report["processes"]} == {case.plans(True)[0].threads_of}
+    causes = {found["id"] for found in report["findings"] if not found.get("part_of")}
+    assert not causes & {*SUSPECTS} - {case.finding, "processor-saturated"}
+    assert case.finding in causes or outcome.code == 1, outcome.text
 
 
 @pytest.mark.usefixtures("laboratory")
