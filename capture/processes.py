@@ -39,18 +39,26 @@ class Tracer:
     """A running tracer. It ends when this object is closed or its process ends."""
 
     def __init__(
-        self, stdout: int, ports: Sequence[int], detail: Detail, pids: Sequence[int] = (), *, children: bool = True
+        self,
+        stdout: int,
+        ports: Sequence[int],
+        detail: Detail,
+        pids: Sequence[int] = (),
+        *,
+        children: bool = True,
+        started: bool = False,
     ) -> None:
         """Start it; the record goes to `stdout`. Raises RecordingError if it cannot record.
 
-        It records `children` of this process, and the processes `pids`, which run already.
+        It records `children` of this process, and the processes `pids`, which run already: the caller's alone, unless
+        this program `started` them.
         """
         if os.geteuid() != 0:
             raise RecordingError("only root may record them (sudo grpcdiag capture ...)")
         setpriv = tools.find("setpriv")
         if setpriv is None:
             raise RecordingError("setpriv of util-linux is not installed")
-        caller = command.choose_user(None)  # whoever asked: root itself may record all
+        caller = None if started else command.choose_user(None)  # whoever asked: root itself may record all
         wanted = {
             "core": _core.__file__,
             "parent": os.getpid() if children else 0,
