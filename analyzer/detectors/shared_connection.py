@@ -227,8 +227,8 @@ def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
         return f" This is info: one connection is often enough for {callers} callers."
     if _turns.mark_regular(tables, turn.rows, limits.dispersion)[0]:
         return (
-            " This is info: the callers send at regular intervals. Timers or pauses of their own look like this, and so "
-            "do callers that wait for a connection and a server of steady speed."
+            " This is info: the callers send at regular intervals. Timers or pauses of their own look like this, and "
+            "so do callers that wait for a connection and a server of steady speed."
         )
     if turn.gap_ns[0] >= limits.gap_ns:
         return " This is info: silences of milliseconds are more likely a timer's or the application's work."

@@ -20,7 +20,8 @@ set-up and RPC time.
 When it cannot tell
 -------------------
 For connections that began before the capture, for DNS over TLS or HTTPS, and for lookups that a cache or a process on
-another host answered. Inside TLS without secrets the first RPC is not visible, so that it counts as waiting.
+another host answered. Of DNS over TCP only answered lookups count, whose messages no segment cuts. Inside TLS without
+secrets the first RPC is not visible, so that it counts as waiting.
 
 What would refute it
 --------------------

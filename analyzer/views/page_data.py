@@ -30,6 +30,8 @@ _Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
 BINS_PER_DECADE = 40
 """Classes of the latency distributions per factor of ten."""
 _CLASSES = 13 * BINS_PER_DECADE + 1
+_SHORTEST_NS = 1_000
+"""Shorter RPCs, which begin and end in one packet, are drawn as this long: logarithms have no zero."""
 
 
 class PageRpcs(Struct, frozen=True, eq=False):
@@ -224,7 +226,7 @@ def _methods(tables: Tables) -> tuple[PageMethod, ...]:
     for begin in range(0, len(rpcs.flags), PIECE):
         piece = np.s_[begin : begin + PIECE]
         whole = _seen_whole(rpcs.flags[piece])
-        durations = np.maximum(rpcs.duration_ns[piece][whole], 1)
+        durations = np.maximum(rpcs.duration_ns[piece][whole], _SHORTEST_NS)
         classes = np.floor(np.log10(durations) * BINS_PER_DECADE + 1e-9).astype(np.int64)
         places = _method_numbers(tables, rpcs.method[piece][whole]) * _CLASSES + classes.clip(0, _CLASSES - 1)
         counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)

@@ -97,7 +97,7 @@ def test_colours_without_a_terminal(options: tuple[str, ...], env: dict[str, str
     others: tuple[tuple[str, ...], ...] = (("timeline", RTT205, "-c", "0"), ("rpcs", RTT205))
     for command in (("analyze", RTT205), *(others if "auto" in options else ())):
         text = grpcdiag(*command, *options, env={"TERM": "xterm-256color", **env}).text
-        assert bool(re.search(r"\x1b\[[0-9;]*3[1-7]", text)) == coloured
+        assert bool(re.search(r"\x1b\[[0-9;]*3[1-8]", text)) == coloured
         assert re.sub(r"\x1b\[[0-9;]*m", "", text).split() == print_plain(*command).split()
 
 

@@ -93,12 +93,12 @@ def _find_subject(
 
 
 def _find_range(spans: Spans, connection: int, packets: Ints, evidence: Ints) -> npt.NDArray[np.bool_]:
-    """Mark the packets of the connection's first range with evidence, between which the page lacks none."""
-    for row in np.flatnonzero(spans.connection == connection):
-        first, last = spans.first_packet[row], spans.last_packet[row]
-        inside: npt.NDArray[np.bool_] = (packets >= first) & (packets <= last)
-        if np.isin(packets[inside], evidence).any():
-            return inside
+    """Mark the packets around the first piece of evidence on the connection, between which the page lacks none."""
+    rows = np.flatnonzero(spans.connection == connection)
+    for number in evidence[np.isin(evidence, packets)].tolist():
+        for first, last in zip(spans.first_packet[rows].tolist(), spans.last_packet[rows].tolist(), strict=True):
+            if first <= number <= last:
+                return np.asarray((packets >= first) & (packets <= last))
     return np.zeros(len(packets), dtype=bool)
 
 

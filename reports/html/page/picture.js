@@ -118,7 +118,7 @@ function latencySeries(model, picture) {
   const causes = new Map();
   const failed = [];
   for (const row of rows) {
-    const point = [rpcs.start_ns[row], Math.log10(Math.max(rpcs.duration_ns[row], 1)), row];
+    const point = [rpcs.start_ns[row], Math.log10(Math.max(rpcs.duration_ns[row], 1000)), row];
     const cause = model.top[row];
     if (!causes.has(cause)) causes.set(cause, []);
     causes.get(cause).push(point);

@@ -109,7 +109,7 @@ def command(
     ] = Processes.off,
     pid: Annotated[
         list[int] | None,
-        typer.Option("--pid", min=1, max=2**31 - 1, help="With --processes: record this running process, too; repeatable."),
+        typer.Option("--pid", min=1, max=2**31 - 1, help="With --processes: record this process, too; repeatable."),
     ] = None,
     linger: Annotated[
         float,

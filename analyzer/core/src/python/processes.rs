@@ -156,7 +156,6 @@ impl ProcessRecord {
     }
 
     /// What the threads did for at least the width that is returned: thread, state, begin and end of at most `most` times.
-    #[expect(clippy::type_complexity, reason = "columns of a table")]
     fn spans<'py>(
         &self,
         py: Python<'py>,

@@ -210,7 +210,9 @@ def announce(*, quiet: bool) -> None:
     from ...analyzer.model.text import safe
 
     config = APPLIED.get()
-    hides = [f"{config.name} hides methods: {safe(', '.join(config.settings.hide[:20]))}"] if config.settings.hide else []
+    hides = (
+        [f"{config.name} hides methods: {safe(', '.join(config.settings.hide[:20]))}"] if config.settings.hide else []
+    )
     for note in () if quiet else (*list_notes(), *hides):
         say(note)
 
