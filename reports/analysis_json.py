@@ -80,11 +80,7 @@ def read(text: bytes) -> Analysis:
         return read
     except OverflowError:  # integers of more than 64 bits are written by another library
         return read
-    except (
-        ValueError,
-        TypeError,
-        RecursionError,
-    ) as error:  # msgspec's are ValueErrors, those of undecodable bytes too
+    except (ValueError, TypeError, RecursionError) as error:  # ValueErrors are msgspec's, and of undecodable bytes
         raise DocumentError(str(error)) from None
 
 
