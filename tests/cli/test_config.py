@@ -169,8 +169,24 @@ def test_pipes_and_folders_do_not_block(folder: Path) -> None:
     assert (outcome.code, outcome.out) == (3, b"")
     assert "no regular file" in outcome.err
     assert "inner/grpcdiag.toml is not read: it is no regular file" in run_here("-v", "explain").err
-    (folder.parent / "grpcdiag.toml").write_text('keylog = "/dev/zero"')
-    assert run_here("analyze", ERRORS).code == 3
+
+
+@pytest.mark.parametrize(
+    "place", ["/dev/zero", "../keys", "a/../../keys", "//host/share/keys", "\\\\host\\keys", "C:keys"]
+)
+def test_a_key_log_lies_below_the_files_folder(folder: Path, place: str) -> None:
+    (folder / "grpcdiag.toml").write_text(f"keylog = '{place}'")
+    outcome = run_here("analyze", ERRORS)
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert "below the folder of this file" in outcome.err
+
+
+def test_a_key_of_many_parts_costs_nothing(folder: Path) -> None:
+    """Such a key costs the square of its parts: 64 kB took 20 s and 4 GB."""
+    (folder / "grpcdiag.toml").write_text("a." * 30_000 + "a = 1")
+    outcome = run_here("analyze", ERRORS)
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert "more than 200 dots" in outcome.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
