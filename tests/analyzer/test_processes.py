@@ -139,6 +139,7 @@ def test_only_a_record_rules_out_what_it_shows() -> None:
 DOUBTS = {
     "cut": (record("one-connection")[:-100], "it is cut"),
     "full": (changed(-1, cut=True), "it is cut"),
+    "earlier": (changed(-1, quotas=None), "an earlier version wrote it"),
     "lost": (changed(-1, lost_events=7), "it lacks 7 events"),
     "step": (changed(-1, offset_ns=0), "clock and the capture's moved"),
     "kind": (changed(0, schema="other/1"), "it is not a record of"),

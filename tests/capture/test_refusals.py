@@ -303,3 +303,16 @@ def test_rotations_are_read() -> None:
     assert rotation("100M") == Rotation(100)
     assert rotation("2Gx10") == Rotation(2000, 10)
     assert rotation("5000kb x 3") == Rotation(5, 3)
+
+
+def test_callers_that_contradict_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of doas may pass the caller's SUDO_USER on."""
+    from grpcdiag.capture.command import choose_user
+    from grpcdiag.capture.errors import UsageError
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "root")
+    monkeypatch.setenv("DOAS_USER", "nobody")
+    with pytest.raises(UsageError, match="different callers"):
+        choose_user(None)
+    assert choose_user("root") is None
