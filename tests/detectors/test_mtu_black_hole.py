@@ -87,8 +87,16 @@ def test_a_sender_that_does_not_obey_icmp_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("column", "value", "named"),
-    [("mtu", 1_487, True), ("mtu", 1_488, False), ("mtu", 68, True), ("mtu", 67, False), ("mtu", 0, False)]
-    + [("code", 1, False), ("direction", 0, False), ("late", 1, False)],
+    [
+        ("mtu", 1_487, True),
+        ("mtu", 1_488, False),
+        ("mtu", 68, True),
+        ("mtu", 67, False),
+        ("mtu", 0, False),
+        ("code", 1, False),
+        ("direction", 0, False),
+        ("late", 1, False),
+    ],
 )
 def test_an_icmp_error_explains_what_is_repeated_after_it(column: str, value: int, named: bool) -> None:
     """A segment with 1,448 bytes has 1,488 at least, and no link an MTU below 68."""
