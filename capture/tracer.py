@@ -56,6 +56,8 @@ PAGE = 65_536
 MOST_BYTES = 256 << 20
 """Largest record: some minutes of a busy benchmark."""
 CGROUPS = "/sys/fs/cgroup"
+ELSEWHERE_S = 1.0
+"""Time between two looks at the cgroups of all recorded threads."""
 
 
 class Refused(Exception):
@@ -308,7 +310,7 @@ class Quota:
         self.throttled_ns = 0
         self.processors: float | None = None
         self._counts: dict[str, int] = {}
-        self._places = ""
+        self.places = ""
         self._folders: list[str] = []
         self._period_ns = 100_000_000
         self._last_ns = 0
@@ -319,9 +321,9 @@ class Quota:
             return
         with contextlib.suppress(OSError, ValueError):  # the process may have ended
             text = read(f"/proc/{self.pid}/cgroup")
-            if text != self._places:
+            if text != self.places:
                 found = [one for one in list_cgroups(text) if os.path.exists(f"{one}/cpu.stat")]
-                self._places, self._folders, self._counts = text, found, {}
+                self.places, self._folders, self._counts = text, found, {}
                 self._read_limit()
         now, counts = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._count()
         # a cgroup and those above it may be throttled at once, so their times do not add up
@@ -377,6 +379,8 @@ class Tracer:
         self._running = [Running(pid, wanted["uid"]) for pid in wanted["pids"]]
         self._quotas: dict[int, Quota] = {}
         self._stopped = False
+        self._elsewhere = False
+        self._next_s = 0.0
 
     def run(self) -> None:
         """Record until standard input ends. Raises Refused and OSError."""
@@ -451,6 +455,20 @@ class Tracer:
                 self._quotas[process.pid].pid = None
         for quota in self._quotas.values():
             quota.look()
+        if not self._elsewhere and time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + ELSEWHERE_S
+            self._elsewhere = self._is_elsewhere()
+
+    def _is_elsewhere(self) -> bool:
+        """Check whether a recorded thread is in a cgroup that is not watched, so that its quota is not known."""
+        watched = {quota.places for quota in self._quotas.values()}
+        if "" in watched:  # the command has not begun
+            return False
+        for thread in read(f"{self._instances[0].path}/set_event_pid").split()[:MOST_THREADS]:
+            with contextlib.suppress(OSError):  # it may have ended
+                if int(thread) != self._wanted["parent"] and read(f"/proc/{thread}/cgroup") not in watched:
+                    return True
+        return False
 
     def _write_block(self, letter: bytes, content: bytes) -> None:
         text = letter + struct.pack("<I", len(content)) + content
@@ -494,6 +512,7 @@ class Tracer:
                 "offset_ns": offset,
                 "uncertainty_ns": uncertainty,
                 "lost_events": sum(instance.count_lost() for instance in self._instances),
+                "elsewhere": self._elsewhere,
                 "quotas": [quota.describe(process) for process, quota in self._quotas.items()],
                 "cut": self._written >= MOST_BYTES,
                 "cost_ns": time.process_time_ns(),

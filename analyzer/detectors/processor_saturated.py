@@ -68,7 +68,9 @@ class Limits(_processes.WaitLimits, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the side that waited most for processors."""
     waited = _processes.find_longest(tables, _READY, limits, limits.share)
-    if waited and tables.processes:
+    if waited and tables.processes and tables.processes.elsewhere:
+        yield Skipped(ID, "a recorded process ran in a cgroup of its own, whose CPU quota may have stopped it unseen")
+    elif waited and tables.processes:
         yield _make_finding(tables, tables.processes, waited, limits)
 
 

@@ -55,6 +55,7 @@ class _Footer(Struct, frozen=True):
     uncertainty_ns: _Count
     lost_events: _Count = 0
     quotas: tuple[RecordedQuota, ...] | None = None
+    elsewhere: bool = False
     cut: bool = False
     cost_ns: _Count = 0
 
@@ -69,6 +70,8 @@ class ProcessRecord(Struct, frozen=True, eq=False):
     """Processors of the host."""
     quotas: tuple[RecordedQuota, ...]
     """Of the command, and of each process that ran before."""
+    elsewhere: bool
+    """Whether a recorded thread was in another cgroup than those of `quotas`, so that its quota is not known."""
     full: bool
     """Whether waits for locks were recorded."""
     lost_events: int
@@ -111,6 +114,7 @@ def read_record(content: bytes) -> ProcessRecord:
         offset_ns=(header.offset_ns + footer.offset_ns) // 2,
         processors=header.processors,
         quotas=footer.quotas,
+        elsewhere=footer.elsewhere,
         full=header.full,
         lost_events=footer.lost_events,
         cost_ns=footer.cost_ns,

@@ -17,8 +17,10 @@ from support import RECORDED
 
 from grpcdiag.analyzer.analysis import analyze, of_capture, of_part
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import processor_saturated
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import of_cause, unsplit
+from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.model.recorded import ProcessFacts
 from grpcdiag.analyzer.processes import join
 from grpcdiag.analyzer.processes.join import join_record
@@ -118,6 +120,16 @@ def changed(place: int, **values: object) -> bytes:
     parts = blocks(record("one-connection"))
     parts[place] = (b"J", json.dumps(json.loads(parts[place][1]) | values).encode())
     return together(parts)
+
+
+def test_a_process_in_a_cgroup_of_its_own_accuses_no_others() -> None:
+    """Its quota is not known, and a thread that is throttled looks like one that waits for others."""
+    path, parts = capture("processor-saturated"), blocks(record("processor-saturated"))
+    parts[-1] = (b"J", json.dumps(json.loads(parts[-1][1]) | {"elsewhere": True}).encode())
+    tables = decode([path], rpc_rows=False)
+    for content, told in ((record("processor-saturated"), Finding), (together(parts), Skipped)):
+        found = replace(tables, processes=join_record([path], tables, read_record(content)))
+        assert [type(one) for one in processor_saturated.detect(found, processor_saturated.Limits())] == [told]
 
 
 def test_reports_show_the_parts() -> None:
