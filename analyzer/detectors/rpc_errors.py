@@ -143,7 +143,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
-        remedies=_list_remedies(first, retries),
+        remedies=_list_remedies(first, retries, responded=bool((rows.source != common.CONNECTION).any())),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
@@ -211,12 +211,9 @@ def _explain_retries(retries: int) -> str:
     return f" Of all RPCs {retries:,} {are}, so fewer calls may have failed." if retries else ""
 
 
-def _list_remedies(status: str, retries: int) -> tuple[Remedy, ...]:
-    log = Remedy(
-        "application",
-        "the server's log at the times of the evidence",
-        f"says why it responded with {status}; costs nothing",
-    )
+def _list_remedies(status: str, retries: int, *, responded: bool) -> tuple[Remedy, ...]:
+    why = f"says why it responded with {status}" if responded else "may say why the connection ended before a response"
+    log = Remedy("application", "the server's log at the times of the evidence", f"{why}; costs nothing")
     retry = Remedy(
         "any gRPC implementation",
         '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
