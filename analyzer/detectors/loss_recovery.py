@@ -147,7 +147,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _mark_explained(tables: Tables, rows: Ints) -> Mask:
-    """Mark connections whose peer is unreachable, or on which only what a router reported as too big was sent again.
+    """Mark connections whose peer is unreachable, or on which only what a router reported as too big was retransmitted.
 
     Of a packet that was too big there are two pieces at most.
     """
