@@ -30,7 +30,7 @@ $(INSTALLED): $(LOCK)
 	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $(LOCK)
 	@touch $@
 
 # without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
@@ -43,7 +43,7 @@ demo: dev ## Analyse a recorded capture
 
 test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
 	cargo test
-	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
+	PYTHONHASHSEED=0 $(BIN)/pytest -n 4 tests # four, for some wait; the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
 SLOW := analyzer/test_damaged_recordings analyzer/test_disk_columns reports/test_filters reports/test_html_browser
