@@ -383,7 +383,7 @@ def test_only_processes_that_a_user_may_trace_are_the_users() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may change its user")
     became = f"import os; os.setresuid({NOBODY}, {NOBODY}, {NOBODY}); print(flush=True); input()"
-    with process("sleep", "600", user=NOBODY) as own, process(sys.executable, "-c", became) as dropped:
+    with process("/bin/sleep", "600", user=NOBODY) as own, process(sys.executable, "-c", became) as dropped:
         assert dropped.stdout
         dropped.stdout.readline()
         assert tracer.belongs_to(own.pid, NOBODY)
