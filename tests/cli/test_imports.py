@@ -41,7 +41,10 @@ NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
         ["analyze", "--json", CAPTURE],
         HEAVY | OTHER_COMMANDS | {"rich", "tempfile", "multiprocessing", "unittest", "grpcdiag.analyzer.two_captures"},
     ),
-    "terminal": (["analyze", CAPTURE], HEAVY | OTHER_COMMANDS | {"rich.progress", "tempfile", "multiprocessing"}),
+    "terminal": (
+        ["analyze", CAPTURE],
+        HEAVY | OTHER_COMMANDS | {"rich.progress", "tempfile", "multiprocessing", "grpcdiag.reports.compare", "tomllib"},
+    ),
     "rpcs": (["rpcs", "--format", "csv", CAPTURE], TABLES | OTHER_COMMANDS | {"rich", "grpcdiag.analyzer.detectors"}),
     "explain": (["explain", "ping-storm"], HEAVY | OTHER_COMMANDS | {"rich.progress", "grpcdiag.cli.analyze"}),
 }

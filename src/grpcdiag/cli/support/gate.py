@@ -30,8 +30,10 @@ FailOn = Annotated[
 ]
 
 
-def parse_rules(texts: Iterable[str], *, baseline: bool) -> list[Rule]:
+def parse_rules(texts: Sequence[str], *, baseline: bool) -> list[Rule]:
     """Parse rules; one that is invalid, or needs a baseline where there is none, ends the command."""
+    if not texts:
+        return []  # nothing is imported before the core reads
     from ...analyzer.detectors import DETECTORS
     from ...reports.compare.rules import RuleError, parse
 
@@ -47,6 +49,8 @@ def parse_rules(texts: Iterable[str], *, baseline: bool) -> list[Rule]:
 
 def judge_analysis(rules: Sequence[Rule], analysis: Analysis) -> tuple[Outcome, ...]:
     """Apply rules to an analysis, and to those of captures that could not be put together with it."""
+    if not rules:
+        return ()
     from ...reports.compare.regression import judge_alone
     from ...reports.compare.run import runs
 
