@@ -43,7 +43,9 @@ NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     ),
     "terminal": (
         ["analyze", CAPTURE],
-        HEAVY | OTHER_COMMANDS | {"rich.progress", "tempfile", "multiprocessing", "grpcdiag.reports.compare", "tomllib"},
+        HEAVY
+        | OTHER_COMMANDS
+        | {"rich.progress", "tempfile", "multiprocessing", "grpcdiag.reports.compare", "tomllib"},
     ),
     "rpcs": (["rpcs", "--format", "csv", CAPTURE], TABLES | OTHER_COMMANDS | {"rich", "grpcdiag.analyzer.detectors"}),
     "explain": (["explain", "ping-storm"], HEAVY | OTHER_COMMANDS | {"rich.progress", "grpcdiag.cli.analyze"}),

@@ -40,17 +40,18 @@ pub struct Habits {
     row: DirectionRow,
 }
 
-/// The packets of some kind in the last interval with any.
+/// The packets of some kind in the last interval with any, and the first of them.
 #[derive(Debug)]
 struct Interval<const LENGTH: i64> {
     number: i64,
-    begins: At,
     packets: u32,
+    first_packet: u32,
+    first_time: i64,
 }
 
 impl<const LENGTH: i64> Default for Interval<LENGTH> {
     fn default() -> Self {
-        Self { number: i64::MIN, begins: At::new(0, 0), packets: 0 }
+        Self { number: i64::MIN, packets: 0, first_packet: 0, first_time: 0 }
     }
 }
 
@@ -60,10 +61,19 @@ impl<const LENGTH: i64> Interval<LENGTH> {
         let number = at.ready_time / LENGTH;
         let is_new = number != self.number;
         if is_new {
-            *self = Self { number, begins: at, packets: 0 };
+            *self = Self { number, packets: 0, first_packet: at.packet, first_time: at.time };
         }
         self.packets += 1;
         is_new
+    }
+
+    /// Keeps the number of packets with the first and the last one, at `at`, if no interval had as many.
+    fn keep_most(&self, at: At, most: &mut u32, first: (&mut u32, &mut i64), last: (&mut u32, &mut i64)) {
+        if self.packets > *most {
+            *most = self.packets;
+            (*first.0, *first.1) = (self.first_packet, self.first_time);
+            (*last.0, *last.1) = (at.packet, at.time);
+        }
     }
 }
 
@@ -127,21 +137,15 @@ impl Habits {
         row.settings_packets += holds(content::SETTINGS);
         if self.content & (content::PING | content::PING_ACK) != 0 {
             self.pings.add(at);
-            if self.pings.packets > row.dense_pings {
-                row.dense_pings = self.pings.packets;
-                row.dense_ping_first_packet = self.pings.begins.packet;
-                row.dense_ping_first_time_ns = self.pings.begins.time;
-                (row.dense_ping_last_packet, row.dense_ping_last_time_ns) = (at.packet, at.time);
-            }
+            let first = (&mut row.dense_ping_first_packet, &mut row.dense_ping_first_time_ns);
+            let last = (&mut row.dense_ping_last_packet, &mut row.dense_ping_last_time_ns);
+            self.pings.keep_most(at, &mut row.dense_pings, first, last);
         }
         if self.content & content::WINDOW_UPDATE != 0 {
             self.updates.add(at);
-            if self.updates.packets > row.dense_updates {
-                row.dense_updates = self.updates.packets;
-                row.dense_update_first_packet = self.updates.begins.packet;
-                row.dense_update_first_time_ns = self.updates.begins.time;
-                (row.dense_update_last_packet, row.dense_update_last_time_ns) = (at.packet, at.time);
-            }
+            let first = (&mut row.dense_update_first_packet, &mut row.dense_update_first_time_ns);
+            let last = (&mut row.dense_update_last_packet, &mut row.dense_update_last_time_ns);
+            self.updates.keep_most(at, &mut row.dense_updates, first, last);
         }
     }
 
@@ -165,12 +169,9 @@ impl Habits {
             self.message_packet = at.packet;
             row.message_packets += 1;
             row.busy_intervals += u32::from(self.interval.add(at));
-            if self.interval.packets > row.dense_packets {
-                row.dense_packets = self.interval.packets;
-                row.dense_first_packet = self.interval.begins.packet;
-                row.dense_first_time_ns = self.interval.begins.time;
-                (row.dense_last_packet, row.dense_last_time_ns) = (at.packet, at.time);
-            }
+            let first = (&mut row.dense_first_packet, &mut row.dense_first_time_ns);
+            let last = (&mut row.dense_last_packet, &mut row.dense_last_time_ns);
+            self.interval.keep_most(at, &mut row.dense_packets, first, last);
         }
     }
 
