@@ -46,10 +46,12 @@ class KeyLog:
         output, capture = self._output, self._output.descriptor()
         secrets = os.pread(self._descriptor, MOST_EMBEDDED + 1, 0)
         connections = len(set(_LINE.findall(secrets)))
+        where = output.shown(output.name + KEYS_SUFFIX)
+        if not connections and secrets:
+            return f"{where}: COMMAND wrote it, but not in the format of SSLKEYLOGFILE, so it decrypts nothing here"
         if not connections:
             output.drop_keys()
             return NONE_WRITTEN
-        where = output.shown(output.name + KEYS_SUFFIX)
         if self._embedded and capture is not None:
             _embed(output, capture, secrets, where)
             where = str(output.path)

@@ -13,6 +13,7 @@ from recorder import AS_NOBODY, NOBODY, capture, may_record
 from support import RECORDED, run_here
 
 from grpcdiag.capture import keys
+from grpcdiag.capture.output import Output
 
 TLS = RECORDED / "tls"
 LINE = f"CLIENT_RANDOM {'0a' * 32} {'0b' * 48}"
@@ -77,11 +78,18 @@ def test_the_command_writes_its_secrets(option: str, home: Path) -> None:
     assert not [path.name for path in home.iterdir() if "recording" in path.name or path.name.startswith(".")]
 
 
-def test_a_command_without_tls(tmp_path: Path) -> None:
-    may_record()
-    done = capture("--keys", "-o", "run.pcap", *ON, "--", "true", cwd=tmp_path)
-    assert "COMMAND wrote no TLS secrets" in done.stderr
-    assert not (tmp_path / "run.pcap.grpcdiag-keys").exists()
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [(b"", "COMMAND wrote no TLS secrets"), (b"RSA Session-ID:0a Master-Key:0b\n", "decrypts nothing")],
+)
+def test_a_command_without_secrets(written: bytes, said: str, tmp_path: Path) -> None:
+    output = Output(tmp_path / "run.pcap", None, 0o600, None)
+    log = keys.KeyLog(output, embedded=True)
+    Path(log.variables["SSLKEYLOGFILE"]).write_bytes(written)
+    assert said in log.settle()
+    output.publish()
+    output.discard()
+    assert (tmp_path / "run.pcap.grpcdiag-keys").exists() == bool(written)
 
 
 @pytest.mark.parametrize(
