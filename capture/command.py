@@ -7,7 +7,7 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -61,14 +61,25 @@ def locate(name: str) -> None:
 class Command:
     """A running command. While it runs, only this class handles the signals of the main thread."""
 
-    def __init__(self, arguments: Sequence[str], user: pwd.struct_passwd | None, stdout: int | None = None) -> None:
-        """Start the command in this process's group, so that the terminal's keys reach it. Raises CommandError."""
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        user: pwd.struct_passwd | None,
+        stdout: int | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the command in this process's group, so that the terminal's keys reach it. Raises CommandError.
+
+        `variables` are added to its environment.
+        """
         # a signal that is ignored here, as under nohup, must stay ignored in the command
         self._mine = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
         self._early: list[int] = []
         self._before = {number: signal.signal(number, self._note) for number in self._mine}
         try:
-            self._process = subprocess.Popen(list(arguments), stdout=stdout, **identity(user))
+            options = identity(user)
+            options["env"] = {**options.get("env", os.environ), **(variables or {})}
+            self._process = subprocess.Popen(list(arguments), stdout=stdout, **options)
         except OSError as error:
             self.release()
             code = 127 if isinstance(error, FileNotFoundError) else 126

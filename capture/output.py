@@ -8,12 +8,14 @@ import json
 import os
 import pwd
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX, SUFFIX, encode_description
+from ..analyzer.sidecar.names import KEYS_SUFFIX, PROCESSES_SUFFIX, SAMPLES_SUFFIX, SUFFIX, encode_description
 from ..files.atomic_file import Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
+from ..files.rights import Rights
 from .errors import RecordingError, UsageError
 from .tcpdump import Rotation
 
@@ -21,6 +23,7 @@ STDOUT = "-"
 """Output that is a stream."""
 LEAST_FREE = 2_000_000
 """Free bytes on the disk needed to begin; a recording ends at less (heuristic: room for buffered packets)."""
+_SUFFIXES = (SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX, KEYS_SUFFIX)
 _ENDING = ".pcap"
 """AppArmor's profile of tcpdump (Debian, Ubuntu) allows names with this ending."""
 _NOT_ROOTS = "root rotates files only in a folder that only root can change"
@@ -42,6 +45,7 @@ class Output:
         self._side: Part | None = None
         self._samples: Part | None = None
         self._processes: Part | None = None
+        self._keys: Part | None = None
         try:
             self._place, self._first = self._begin()
         except OSError as error:
@@ -93,13 +97,16 @@ class Output:
     def open(self) -> tuple[int, str, pwd.struct_passwd | None]:
         """Give the descriptor, the path (`-` for the descriptor) and the user for tcpdump's output. Raises OSError."""
         if self._rotate:
-            folder = self._place.folder
-            with folder.rights.taken():
-                where = os.path.realpath(os.path.dirname(os.path.realpath(self.path)))
-            return os.open(os.devnull, os.O_WRONLY), os.path.join(where, self.unfinished), folder.rights.user
+            return os.open(os.devnull, os.O_WRONLY), self._locate(self.unfinished), self._place.folder.rights.user
         if self._first is None:
             return open_device(self.path, self._place), "-", self._user
         return os.dup(self._first.descriptor), "-", self._user
+
+    def _locate(self, name: str) -> str:
+        """Give the full path of a file in the folder, for another program. Raises OSError."""
+        with self._place.folder.rights.taken():
+            where = os.path.realpath(os.path.dirname(os.path.realpath(self.path)))
+        return os.path.join(where, name)
 
     def free_bytes(self) -> int:
         """Count the free bytes on the disk. Raises OSError."""
@@ -124,6 +131,30 @@ class Output:
         if self._processes is not None:
             self._processes.remove()
             self._processes = None
+
+    def keys(self) -> tuple[int, str]:
+        """Make a new file for TLS secrets that the command can write; give its path, too. Raises OSError."""
+        self._keys = self._part(self.unfinished + KEYS_SUFFIX)
+        path = self._locate(self._keys.name)
+        with Rights(self._user).taken():
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+        return self._keys.descriptor, path
+
+    def drop_keys(self) -> None:
+        """Remove that file."""
+        if self._keys is not None:
+            self._keys.remove()
+            self._keys = None
+
+    def replace(self, pieces: Iterable[bytes]) -> None:
+        """Write the capture anew. Raises OSError, and then it stays as it was."""
+        new = self._part(random_name())
+        try:
+            for piece in pieces:
+                _write(new.descriptor, piece)
+            new.publish(self.unfinished)
+        finally:
+            new.discard()
 
     def write_side(self, document: dict[str, Any]) -> None:
         """Write the complete sidecar, or leave the previous one. Raises OSError."""
@@ -177,7 +208,7 @@ class Output:
         try:
             old = self._old_ring() if self._rotate else []
             names = self._ring() if self._rotate else [self.unfinished]
-            for suffix in (SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX):  # of the recording before
+            for suffix in _SUFFIXES:  # of the recording before
                 folder.remove(self.name + suffix)
             for name in names:
                 folder.rename(name, self.name + name.removeprefix(self.unfinished))
@@ -187,8 +218,8 @@ class Output:
         except OSError as error:
             kept = self.shown(self.unfinished)
             return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
-        sides = ((self._side, SUFFIX), (self._samples, SAMPLES_SUFFIX), (self._processes, PROCESSES_SUFFIX))
-        for part, suffix in sides:
+        parts = (self._side, self._samples, self._processes, self._keys)
+        for part, suffix in zip(parts, _SUFFIXES, strict=True):
             if part is not None:
                 try:
                     part.publish(self.name + suffix)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ..files.atomic_file import PRIVATE
 from .processes import Detail
 from .tcpdump import Rotation
+
+Keys = Literal["off", "beside", "embedded"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Plan:
     """What is recorded of threads: of the command's, and of the processes `pids`."""
     pids: tuple[int, ...] = ()
     """Processes that run already and are recorded, too."""
+    keys: Keys = "off"
+    """Whether the command writes its TLS secrets: beside the capture, or embedded in it."""
     also: tuple[str, ...] = ()
     """Other hosts that record the same, over ssh."""
     version: str = ""

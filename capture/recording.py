@@ -14,6 +14,7 @@ from typing import Any
 from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX
 from . import command, ending, machine, processes, savefile, tcpdump
 from .errors import RecordingError, UsageError
+from .keys import KeyLog
 from .output import LEAST_FREE, STDOUT, Output
 from .plan import Plan
 from .relay import Relay
@@ -63,6 +64,7 @@ class Recording:
         self._document: dict[str, Any] = {}
         self._full = False
         self._relay: Relay | None = None
+        self._keys: KeyLog | None = None
 
     def run(self) -> Outcome:
         """Record. Raises RecordingError only before the command has started."""
@@ -71,6 +73,8 @@ class Recording:
             if plan.output != STDOUT:
                 self._output = Output(Path(plan.output), self.user, plan.mode, plan.rotate)
                 stack.callback(self._output.discard)
+                if plan.keys != "off":
+                    self._keys = KeyLog(self._output, embedded=plan.keys == "embedded")
             remotes = [stack.enter_context(contextlib.closing(Remote(host, self.user))) for host in plan.also]
             for remote in remotes:
                 remote.start(plan)
@@ -182,7 +186,8 @@ class Recording:
             self._record_until_interrupted()
             return
         # a stream and a command cannot both write to standard output
-        running = command.Command(self.plan.arguments, self.user, None if self._output else 2)
+        variables = self._keys.variables if self._keys else {}
+        running = command.Command(self.plan.arguments, self.user, None if self._output else 2, variables)
         if self._tracer:
             self._tracer.follow(running.pid)
         self._keep()
@@ -350,6 +355,11 @@ class Recording:
                 output.write_side(self._complete_document())
             except OSError as error:
                 problems.append(f"the end of the recording could not be written to the sidecar: {error.strerror}")
+        if self._keys:
+            try:
+                self._tell(self._keys.settle())
+            except (RecordingError, OSError) as error:
+                problems.append(f"TLS secrets are not in the capture: {error}")
         self.outcome.files, wrong = output.publish()
         problems += wrong
         with contextlib.suppress(OSError):

@@ -39,7 +39,7 @@ ARROWS = {
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
     "capture.tracer": "",
-    "capture": "_core analyzer.sidecar capture.tracer files",
+    "capture": "_core analyzer.annotate analyzer.sidecar capture.tracer files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "

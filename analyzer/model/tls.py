@@ -25,8 +25,8 @@ KEY_LOGS: tuple[KeyLog, ...] = tuple(
         ("Python, Ruby, PHP", "no option for it: log the secrets at the other end"),
         (
             "grpc-java",
-            "an agent such as jSSLKeyLog or extract-tls-secrets, with the JDK's TLS (grpc-okhttp, grpc-netty without "
-            "tcnative); grpc-netty-shaded has a TLS of its own, which agents do not see",
+            "an agent such as jSSLKeyLog, with the JDK's TLS (grpc-okhttp, grpc-netty without tcnative); "
+            "grpc-netty-shaded has a TLS of its own, which agents do not see",
         ),
         ("grpc-js", "node --tls-keylog=FILE, or NODE_OPTIONS=--tls-keylog=FILE"),
         ("tonic", "ClientTlsConfig::use_key_log() or ServerTlsConfig::use_key_log(), and SSLKEYLOGFILE=FILE"),

@@ -18,6 +18,8 @@ SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
 """Suffix of the samples of sockets, after the capture's name."""
 PROCESSES_SUFFIX = ".grpcdiag-processes"
 """Suffix of the process record, after the capture's name."""
+KEYS_SUFFIX = ".grpcdiag-keys"
+"""Suffix of the key log with TLS secrets, after the capture's name."""
 MOST_BYTES = 8_000_000
 """Largest description that is read; a large host has many routes and interfaces."""
 MOST_SAMPLE_BYTES = 80_000_000
@@ -31,9 +33,17 @@ _NUMBER = re.compile(r"\d+$")
 
 def descriptions(capture: str) -> list[str]:
     """List possible names of a capture's description; the capture may be compressed, or part of a rotated one."""
+    return [name + SUFFIX for name in _list_names(capture)]
+
+
+def key_logs(capture: str) -> list[str]:
+    """List possible names of a capture's key log, as `descriptions` does."""
+    return [name + KEYS_SUFFIX for name in _list_names(capture)]
+
+
+def _list_names(capture: str) -> list[str]:
     plain = _COMPRESSED.sub("", capture)
-    names = (capture, _NUMBER.sub("", capture), plain, _NUMBER.sub("", plain))
-    return [name + SUFFIX for name in dict.fromkeys(names)]
+    return list(dict.fromkeys((capture, _NUMBER.sub("", capture), plain, _NUMBER.sub("", plain))))
 
 
 def samples(description: str) -> str:
@@ -48,7 +58,7 @@ def processes(description: str) -> str:
 
 def is_sidecar_file(name: str) -> bool:
     """Check whether a file is a sidecar and not a capture."""
-    return name.endswith((SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX))
+    return name.endswith((SUFFIX, SAMPLES_SUFFIX, PROCESSES_SUFFIX, KEYS_SUFFIX))
 
 
 def encode_description(document: Mapping[str, Any]) -> bytes:

@@ -102,7 +102,7 @@ def command(
     one_after_the_other(from_, to)
     narrowed = bool(connection) or any(given is not None for given in (method, trace, from_, to))
     chosen_format = Format.json if as_json else format_
-    options = how(port, keylog, memory, show_messages=show_messages)
+    options = how(files, port, keylog, memory, show_messages=show_messages)
     announce(quiet=quiet)
     if client and (narrowed or chosen_format is Format.perfetto):
         fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)

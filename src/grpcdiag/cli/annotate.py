@@ -59,7 +59,7 @@ def command(
     Packets, times, interfaces, secrets and other comments stay as they are. The display filter
     frame.comment contains "grpcdiag" lists the comments.
     """
-    chosen = how(port, keylog, memory)
+    chosen = how(files, port, keylog, memory)
     with spooled(files) as paths, decoding():
         one_place(paths, chosen)
         refuse_own_input(output, paths)

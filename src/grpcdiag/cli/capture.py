@@ -114,6 +114,12 @@ def command(
         list[int] | None,
         typer.Option("--pid", min=1, max=2**31 - 1, help="Record this running process, too; repeatable."),
     ] = None,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE, by SSLKEYLOGFILE.")
+    ] = False,
+    embed_keys: Annotated[
+        bool, typer.Option("--embed-keys", help="As --keys, but put them into FILE, which becomes pcapng.")
+    ] = False,
     linger: Annotated[
         float,
         typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
@@ -137,9 +143,11 @@ def command(
     from ..capture.records import expect_records
 
     gc.enable()  # this command may run for days
-    output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
+    output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap") + ("ng" if embed_keys else "")
     if output == STDOUT and (then or rotate or also):
         fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
+    if (keys or embed_keys) and (not arguments or output == STDOUT or (embed_keys and rotate)):
+        fail("--keys and --embed-keys need COMMAND and a file, --embed-keys a file that is not rotated", USAGE)
     if pid and (processes is Processes.off or not (port or target)):
         fail(
             "--pid needs the server's port (-p or -t), by which its connections are found, and no --processes off",
@@ -168,6 +176,7 @@ def command(
             sample_every_s=samples / 1000,
             processes=processes.value,
             pids=tuple(pid or ()),
+            keys="embedded" if embed_keys else "beside" if keys else "off",
             also=tuple(also or ()),
             version=_core.__version__,
         )

@@ -105,7 +105,7 @@ def command(
         fail(f"--format {chosen_format} reports the rules of --fail-on: give one", WRONG_USAGE)
     from ..reports.compare.comparison import compare
 
-    reading = how(port, keylog, memory)
+    reading = how(named, port, keylog, memory)
     announce(quiet=quiet)
     analyses = [_load(capture, reading, quiet) for capture in named]
     found = compare(analyses[: len(captures)], rules, analyses[len(captures) :])

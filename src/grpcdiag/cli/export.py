@@ -95,7 +95,7 @@ def command(
     if format_ is Format.otlp:
         if table:
             fail("--format otlp writes spans, not tables: omit --table", 2)
-        _export_spans(files, how(port, keylog, memory), output, quiet)
+        _export_spans(files, how(files, port, keylog, memory), output, quiet)
         return
     if output is None:
         fail("tables need a folder: name one with -o", 2)
@@ -103,8 +103,8 @@ def command(
     if output.exists() and not output.is_dir():
         fail(f"cannot write {output}: it is not a folder", 2)
     with decoding(), spooled(files) as paths:
-        one_place(paths, how(port, keylog, memory))
-        written = _export(paths, how(port, keylog, memory), output, format_, chosen, quiet)
+        one_place(paths, how(files, port, keylog, memory))
+        written = _export(paths, how(files, port, keylog, memory), output, format_, chosen, quiet)
     if not quiet:
         say(f"{output}: " + ", ".join(f"{name} {rows:,}" for name, rows in written.items()) + " rows")
 

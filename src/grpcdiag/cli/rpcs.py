@@ -100,7 +100,7 @@ def command(
         statuses=tuple(status or ()),
         trace=trace,
     )
-    chosen = how(port, keylog, memory, show_messages=show_messages)
+    chosen = how(files, port, keylog, memory, show_messages=show_messages)
     with decoding(), progress(quiet) as report_progress:
         origin = Origin()
         pieces = _read_pieces(files, origin, clock, quiet, progress=report_progress, **chosen)

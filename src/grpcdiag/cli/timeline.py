@@ -80,13 +80,13 @@ def command(
         if stream is not None:
             raise typer.BadParameter("--worst and --trace select streams: use --stream only with --connection")
         chosen = Selection(() if connection is None else (connection,), method, from_, to, trace)
-        parts = _read_slowest(files, worst, chosen, how(port, keylog, memory), quiet)
+        parts = _read_slowest(files, worst, chosen, how(files, port, keylog, memory), quiet)
     elif connection is None:
         raise typer.BadParameter("give --connection N, --worst N for the slowest RPCs, or --trace ID")
     elif method is not None:
         raise typer.BadParameter("--method needs --worst")
     else:
-        parts = [_read_one(files, connection, stream, (from_, to), how(port, keylog, memory), quiet)]
+        parts = [_read_one(files, connection, stream, (from_, to), how(files, port, keylog, memory), quiet)]
     from ..reports import timeline
 
     width, colour = columns(output), coloured(output)

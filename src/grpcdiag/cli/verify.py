@@ -32,7 +32,6 @@ from .support.common import (
     spooled,
     write,
 )
-from .support.config import read_config
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
@@ -70,8 +69,8 @@ def command(
     try:
         second = version()
         with spooled(files) as paths, scratch("grpcdiag-") as folder:  # standard input is read twice
-            secrets = keylog or read_config().keylog
-            comparison, tables = _compare(paths, folder, how(port, keylog, memory), secrets, quiet)
+            reading = how(files, port, keylog, memory)
+            comparison, tables = _compare(paths, folder, reading, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)
     names = list(files) if "-" in files else [file["name"] for file in tables.capture["files"]]
@@ -87,9 +86,7 @@ def command(
         raise typer.Exit(UNEXPLAINED)
 
 
-def _compare(
-    paths: list[str], folder: Path, reading: DecodeOptions, keylog: Path | None, quiet: bool
-) -> tuple[Comparison, Tables]:
+def _compare(paths: list[str], folder: Path, reading: DecodeOptions, quiet: bool) -> tuple[Comparison, Tables]:
     """Decode the capture with both programs and compare the results."""
     from ..analyzer.decode.decode import decode_rows
     from ..analyzer.summary import figures
@@ -101,8 +98,9 @@ def _compare(
         fail(f"no gRPC traffic found: {figures.why_no_grpc(tables)}", NO_GRPC)
     ours = records.of_tables(tables)
     path = _merge_files([file["name"] for file in tables.capture["files"]], folder)
+    (folder / "keys").write_bytes(reading.get("keylog", b""))
     with _show_progress(quiet, len(ours.packets)) as counted:
-        theirs = wireshark.read_wireshark(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
+        theirs = wireshark.read_wireshark(path, tables, keylog=str(folder / "keys"), progress=counted)
     return compare.compare(ours, theirs), tables
 
 

@@ -17,6 +17,8 @@ import typer
 
 from ...interruption import Unfinished, scratch
 from .config import apply_config
+from .keylog import read_secrets
+from .messages import UNREADABLE as UNREADABLE
 from .messages import fail as fail
 from .messages import say as say
 from .messages import suggest as suggest
@@ -34,8 +36,6 @@ _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
-UNREADABLE = 3
-"""Exit code: the input cannot be read or is not a capture."""
 NO_GRPC = 4
 """Exit code: no gRPC traffic found."""
 
@@ -55,7 +55,9 @@ Ports = Annotated[
 ]
 KeyLog = Annotated[
     Path | None,
-    typer.Option("--keylog", metavar="FILE", help="TLS secrets in the format of SSLKEYLOGFILE."),
+    typer.Option(
+        "--keylog", metavar="FILE", help="TLS secrets in the format of SSLKEYLOGFILE. Default: FILE.grpcdiag-keys."
+    ),
 ]
 Memory = Annotated[
     int | None,
@@ -175,7 +177,12 @@ def one_after_the_other(from_: Any, to: Any) -> None:
 
 
 def how(
-    ports: list[int] | None, keylog: Path | None, memory: int | None = None, *, show_messages: bool = False
+    files: Sequence[str],
+    ports: list[int] | None,
+    keylog: Path | None,
+    memory: int | None = None,
+    *,
+    show_messages: bool = False,
 ) -> DecodeOptions:
     """Collect the options for decoding captures; an unreadable key log ends the command.
 
@@ -183,10 +190,6 @@ def how(
     """
     config = apply_config()
     chosen: DecodeOptions = {"ports": ports or list(config.settings.ports)}
-    if keylog is None and config.keylog:
-        keylog = config.keylog
-        if not keylog.is_file():  # a pipe would block, a device may be endless
-            fail(f"{keylog}, which {config.file} names, is no regular file", UNREADABLE)
     if show_messages:
         chosen["errors"] = True
     if memory is not None:
@@ -194,11 +197,8 @@ def how(
         chosen["spill"] = SPILL
         atexit.unregister(_report_memory)
         atexit.register(_report_memory, memory)
-    if keylog:
-        try:
-            chosen["keylog"] = _read_key_log(keylog)
-        except OSError as error:
-            fail(f"{keylog}: the key log cannot be read: {error.strerror}", UNREADABLE)
+    if secrets := read_secrets(files, keylog, config):
+        chosen["keylog"] = secrets
     return chosen
 
 
@@ -211,17 +211,6 @@ def _report_memory(allowed: int) -> None:
     taken = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
     if taken > allowed:
         say(f"--memory: {taken / 1e6:,.0f} MB were used, more than the {allowed / 1e6:,.0f} MB allowed")
-
-
-def _read_key_log(path: Path) -> bytes:
-    """Read a key log up to a limit: it may be an endless file. Raises OSError."""
-    from ...analyzer.decode.runner import KEY_LOG_BYTES
-
-    with path.open("rb") as file:
-        text = file.read(KEY_LOG_BYTES)
-        if file.read(1):
-            say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
-    return text
 
 
 @contextmanager

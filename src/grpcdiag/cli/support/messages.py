@@ -7,6 +7,9 @@ from typing import NoReturn
 
 import typer
 
+UNREADABLE = 3
+"""Exit code: the input cannot be read or is not a capture."""
+
 
 def say(message: str) -> None:
     """Print a message on standard error; control characters in names of files are escaped."""

@@ -130,7 +130,7 @@ def row_command(
             format_, columns, sort, limit, worst, connections=connection, stream=stream, begin=from_, end=to
         )
         with decoding(), progress(quiet) as report_progress:
-            chosen = how(port, keylog, memory)
+            chosen = how(files, port, keylog, memory)
             one_place(files, chosen)
             origin = Origin()
             pieces = read(files, table, origin, progress=report_progress, **chosen, **more)

@@ -1,0 +1,48 @@
+"""Find and read TLS secrets: of --keylog, of a key log next to the capture, of the one that the configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...analyzer.sidecar.names import key_logs
+from .messages import UNREADABLE, fail, say
+
+if TYPE_CHECKING:
+    from .config import Config
+
+
+def read_secrets(files: Sequence[str], keylog: Path | None, config: Config) -> bytes:
+    """Read the secrets for these captures; a key log that the user names and that is unreadable ends the command."""
+    if keylog is None and (found := _find_key_logs(files)):
+        return b"\n".join(_read(path, required=False) for path in found)
+    if keylog is None and config.keylog:
+        keylog = config.keylog
+        if not keylog.is_file():  # a pipe would block, a device may be endless
+            fail(f"{keylog}, which {config.file} names, is no regular file", UNREADABLE)
+    return _read(keylog, required=True) if keylog else b""
+
+
+def _find_key_logs(files: Sequence[str]) -> list[Path]:
+    """Find what `grpcdiag capture --keys` wrote next to captures."""
+    found = (Path(name) for file in files if file != "-" for name in key_logs(file))
+    return list(dict.fromkeys(path for path in found if path.is_file()))
+
+
+def _read(path: Path, *, required: bool) -> bytes:
+    """Read a key log up to a limit: it may be an endless file."""
+    from ...analyzer.decode.runner import KEY_LOG_BYTES
+
+    try:
+        with path.open("rb") as file:
+            text = file.read(KEY_LOG_BYTES)
+            if file.read(1):
+                say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
+    except OSError as error:
+        why = f"{path}: the key log cannot be read: {error.strerror}"
+        if required:
+            fail(why, UNREADABLE)
+        say(why)
+        return b""
+    return text
