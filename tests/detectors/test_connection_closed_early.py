@@ -157,3 +157,14 @@ def test_calls_that_a_goaway_refused_are_not_lost() -> None:
     """They were not processed: they are `abrupt-goaway`."""
     assert told(connection_closed_early, tables_of_scene("abrupt-goaway-refuses")) is None
     assert must(connection_closed_early, tables_of_scene("abrupt-goaway-closes")).metrics["lost_rpcs"] == 3
+
+
+@pytest.mark.parametrize(("later_ms", "severity"), [(0, "warning"), (15, "warning"), (20, "info")])
+def test_a_client_that_closes_as_soon_as_a_goaway_comes_drops_its_calls(later_ms: int, severity: str) -> None:
+    """The server allowed all streams to end; grpclib closed less than 4 ms after its GOAWAY, and 13 calls failed."""
+    tables = decode([recorded("wild/goaway-clientdrops.pcap.zst")])
+    goaways = tables.goaways
+    earlier = changed(tables, "goaways", time_ns=goaways.time_ns - later_ms * MS)
+    found = must(connection_closed_early, earlier)
+    assert (found.severity, found.metrics["lost_rpcs"]) == (severity, 9)
+    assert ("the client's library" in found.verdict) == (severity == "warning")

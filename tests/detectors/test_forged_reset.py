@@ -45,6 +45,8 @@ def test_a_third_host_is_recognised_from_both_ends() -> None:
         assert (finding.severity, finding.confidence, finding.metrics["resets"]) == ("warning", "high", 1)
         assert (finding.metrics["ttl"], finding.metrics["ttl_of_that_side"]) == (ttl, usual)
         assert analysis.verdict.finding == detector.ID
+        assert [method.statuses for method in analysis.methods] == [{"OK": 23, "UNAVAILABLE": 1}]
+        assert analysis.verdict.text.endswith("1 failed.")  # its answer came to a closed socket
         assert "as if it had sent no RST" in finding.explanation
 
 

@@ -346,6 +346,7 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
         return;
     }
     call.finished = true;
+    let ending = correct_ending(call, client, ending, at, reading.transport);
     h2.application.turns.update(call, client, false, at, reading.transport.near_rtt[client]);
     if call.counted {
         h2.application.turns.ended(h2.application.open_rpcs, h2.sides[1 - client].announced.max_concurrent_streams, at);
@@ -354,6 +355,16 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
     write_rpc(h2.connection, call, client, ending, true, at, reading.cx);
+}
+
+/// What the client makes of an end that comes too late: behind a RST in the server's name, which closed the client's socket
+/// (RFC 9293 section 3.5.3), or when its deadline had passed.
+#[inline]
+fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport: &Transport) -> Ending {
+    if transport.resets[1 - client].is_some_and(|reset| reset < at.time) {
+        return Ending::CONNECTION_CLOSED;
+    }
+    ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns)
 }
 
 /// The connection or the capture ends before the stream.

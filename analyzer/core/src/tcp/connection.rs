@@ -6,6 +6,7 @@ use crate::packet::{Segment, TcpFlags};
 use super::closing::Closing;
 use super::half::Half;
 use super::transport::Transport;
+use super::unanswered::Outage;
 
 mod data;
 mod flight;
@@ -27,6 +28,8 @@ pub struct Counters {
     pub needless: u32,
     /// The longest recovery.
     pub recovery: Recovery,
+    /// The longest outage.
+    pub outage: Outage,
     /// Packets recorded twice.
     pub duplicates: u32,
     /// Keep-alives.

@@ -10,6 +10,7 @@ use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
 use super::super::queue::TARGET;
+use super::super::unanswered::Outage;
 use super::Connection;
 
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
@@ -78,9 +79,26 @@ impl Connection {
                 closing.goes_on(at);
             }
         }
-        self.transport.unanswered[1 - side].hear(at);
+        if let Some(from) = self.transport.unanswered[1 - side].hear(at) {
+            self.end_outage(1 - side, from, at);
+        }
         if segment.payload_len > 0 {
             self.transport.unanswered[side].send(at);
+        }
+    }
+
+    /// The peer of a side that sent in vain is heard again. A peer that only long packets do not reach was there all the
+    /// time.
+    #[cold]
+    fn end_outage(&mut self, side: usize, from: At, to: At) {
+        if self.transport.too_long[side] {
+            return;
+        }
+        self.transport.outages[side] = (from.time, to.time);
+        let ns = to.time.saturating_sub(from.time);
+        if ns > self.counters.outage.ns {
+            let (from_packet, to_packet, to_time) = (from.packet, to.packet, to.time);
+            self.counters.outage = Outage { side, ns, from_packet, to_packet, to_time };
         }
     }
 
@@ -257,6 +275,9 @@ impl Connection {
         }
         if is_reset {
             self.reset.get_or_insert(at);
+            if end == self.halves[side].highest {
+                self.transport.resets[side].get_or_insert(at.time); // RFC 5961 section 3.2: no other RST is taken
+            }
         }
     }
 
