@@ -111,6 +111,9 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
     ]
     if capture["connections_not_listed"]:
         yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
+    for name, what in (("lookups", "DNS questions"), ("icmp_errors", "ICMP errors")):
+        if more := capture[f"{name}_not_listed"]:
+            yield f"{more:,} {what} are beyond the number that is kept, and not reported"
     for number, text in counts:
         if number:
             n = count(number, "byte" if "payload" in text else "packet")
