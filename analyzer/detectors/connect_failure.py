@@ -108,7 +108,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
-    """Group the failed attempts by server and way to fail, the largest group first.
+    """Group the failed attempts by server, way to fail and its words, the largest group first.
 
     What did not get through to the server, as to the first of several addresses, worked with the next that did.
     """
@@ -119,10 +119,18 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
         rows = failures.connection[failures.kind == number]
         last = reached if kind in ("refused", "unreachable", "unanswered") else worked
         for group in group_rows(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows]).values():
-            mine = rows[group]
-            later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
-            groups.append(_Group(kind, mine, bool(later)))
+            for mine in _divide_by_words(tables, kind, rows[group]):
+                later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
+                groups.append(_Group(kind, mine, bool(later)))
     return sorted(groups, key=lambda group: (group.later, -len(group.rows), int(group.rows[0])))
+
+
+def _divide_by_words(tables: Tables, kind: str, rows: Ints) -> Iterator[Ints]:
+    """Divide attempts to one server that failed in one way by what is said of them: who reported it, which alert."""
+    words = dict[str, list[int]]()
+    for row in rows.tolist():
+        words.setdefault(_attempts.describe(tables, row, kind), []).append(row)
+    yield from map(np.array, words.values())
 
 
 def _find_last(tables: Tables, works: Mask) -> Ints:

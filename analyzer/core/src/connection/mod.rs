@@ -107,6 +107,9 @@ impl Connection {
         self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
         content.finish(end, at, &self.tcp.transport, cx, shared);
         let (row, client) = (self.tcp.row, content.http2.client);
+        if let Some(repeats) = &mut content.http2.application.repeats {
+            repeats.finish(cx);
+        }
         push_unanswered(&self.tcp, content, cx);
         push_closings(&self.tcp, content, cx);
         Ended {
@@ -190,6 +193,7 @@ fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
             packet: closing.at.packet,
             time_ns: closing.at.time,
             reset: u8::from(closing.is_reset),
+            acknowledges: u8::from(closing.acknowledges),
             ttl: closing.ttl,
             least_ttl: closing.ttls[0],
             most_ttl: closing.ttls[1],

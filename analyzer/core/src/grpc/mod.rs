@@ -9,6 +9,7 @@ pub mod message;
 mod other;
 mod probe;
 pub mod protocol;
+pub mod repeats;
 mod rows;
 mod rpc;
 pub mod state;

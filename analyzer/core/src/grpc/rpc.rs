@@ -10,7 +10,7 @@ use crate::http2::connection::streams::NONE;
 use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::Layer;
+use crate::store::tables::{Layer, RepeatRow};
 use crate::tcp::transport::Transport;
 
 use super::call::Call;
@@ -19,6 +19,7 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
+use super::repeats::{Ended, Repeats};
 use super::rows::{
     Closed, OPEN_FOR, Sender, begin_rpc, charge_act, note_context, note_idle, push_open, request_ends, settle,
     write_rpc,
@@ -354,6 +355,9 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
     }
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
+    if ending.status != status::OK || h2.application.repeats.is_some() {
+        note_repeat(h2.connection, call, client, ending, at, &mut h2.application.repeats, reading.cx);
+    }
     write_rpc(h2.connection, call, client, ending, true, at, reading.cx);
 }
 
@@ -365,6 +369,36 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
         return Ending::CONNECTION_CLOSED;
     }
     ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns)
+}
+
+/// Notes an RPC that may be sent again, or that repeats such a one. Clients do not repeat what they give up before its
+/// deadline, and number the attempts that their library makes.
+#[cold]
+fn note_repeat(
+    connection: u32,
+    call: &Call,
+    client: usize,
+    ending: Ending,
+    at: At,
+    repeats: &mut Option<Box<Repeats>>,
+    cx: &mut Context,
+) {
+    if call.previous_attempts > 0 || ending.source == Source::ClientReset {
+        return;
+    }
+    let row = RepeatRow {
+        connection,
+        stream: call.id,
+        method: call.method,
+        status: ending.status,
+        packet: at.packet,
+        time_ns: at.time,
+        ..RepeatRow::default()
+    };
+    let reader = &call.directions[client].reader;
+    let ended =
+        Ended { request: (call.method, reader.messages, reader.bytes), failed: ending.status != status::OK, row };
+    repeats.get_or_insert_default().take(ended, call.first, cx);
 }
 
 /// The connection or the capture ends before the stream.

@@ -11,7 +11,7 @@ const TIMEOUTS: u32 = 2;
 pub struct Unanswered {
     /// The peer's last packet, 0 before any, and its time.
     pub heard: (u32, i64),
-    /// The first packet with payload since; its number is 0 where there is none.
+    /// The first packet with payload or FIN since; its number is 0 where there is none.
     pub first: At,
     /// Packets that were retransmitted since.
     pub retransmissions: u32,
@@ -51,7 +51,7 @@ impl Unanswered {
         in_vain
     }
 
-    /// A packet with payload is sent.
+    /// A packet with payload or FIN is sent.
     #[inline]
     pub fn send(&mut self, at: At) {
         if self.first.packet == 0 {

@@ -96,9 +96,16 @@ impl Connection {
         }
     }
 
+    /// Whether a retransmission at `at` comes after a timeout; `last` is when the side had last sent something new.
+    pub(super) fn is_timeout(&self, side: usize, last: i64, at: At) -> bool {
+        let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
+        let silent = at.time.saturating_sub(last.max(self.halves[side].last_retransmission));
+        silent >= rtt::RTO_MIN.saturating_add(round_trip) // Linux's timeout is the round trip and at least this
+    }
+
     pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
         let segment_size = self.segment_size(side);
-        let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
+        let timeout = self.is_timeout(side, self.halves[side].last_data_time, at);
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
@@ -111,9 +118,6 @@ impl Connection {
             self.transport.lost_since[side].get_or_insert((half.acked, since));
             self.transport.too_long[side] = half.undelivered.is_too_long();
         }
-        // Linux's timeout is the round trip and at least this
-        let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
-        let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);
         half.last_retransmission = at.time;
         self.counters.timeouts += u32::from(timeout);
         self.transport.unanswered[side].retransmit(timeout, at);

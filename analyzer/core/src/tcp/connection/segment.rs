@@ -82,7 +82,7 @@ impl Connection {
         if let Some(from) = self.transport.unanswered[1 - side].hear(at) {
             self.end_outage(1 - side, from, at);
         }
-        if segment.payload_len > 0 {
+        if segment.payload_len > 0 || segment.flags.contains(TcpFlags::FIN) {
             self.transport.unanswered[side].send(at);
         }
     }
@@ -270,6 +270,11 @@ impl Connection {
         }
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
+            if let Some(first) = self.transport.fins[side].filter(|_| segment.payload_len == 0) {
+                let timeout = self.is_timeout(side, first.time, at);
+                self.transport.unanswered[side].retransmit(timeout, at);
+                self.halves[side].last_retransmission = at.time;
+            }
             self.halves[side].fin.get_or_insert(end);
             self.transport.fins[side].get_or_insert(at);
         }
