@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 from ..decode.decode import decode_rows
 from ..decode.disk_columns import gathered
 from ..decode.runner import DecodeOptions, Progress
+from ..hops.look import find_legs
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
 from .pictures import Picture, draw_pictures
@@ -152,9 +153,12 @@ def collect_page_data(
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
-        flights = Flights().add(asdict(tables.packets))
-        return _page_data(tables, flights, Spans.everything(), bounds, analysis)
-    tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
+        flights, spans = Flights().add(asdict(tables.packets)), Spans.everything()
+    else:
+        tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
+    legs = find_legs(paths, **how) if analysis.hops else None
+    if legs and len(legs.tables.rpc_budgets) == len(tables.rpc_budgets):  # a file may grow meanwhile
+        tables = replace(tables, rpc_budgets=legs.tables.rpc_budgets)
     return _page_data(tables, flights, spans, bounds, analysis)
 
 

@@ -330,6 +330,21 @@ def test_both_ends() -> None:
     assert "Both ends" in text and "network_up" in text and "no drift visible" in text
 
 
+@pytest.mark.parametrize(("name", "over_time"), [("rtt205-go-16000", 1), ("rpc-errors", 0)])
+def test_latencies_are_drawn_once(name: str, over_time: int) -> None:
+    """The verdict of the second is about failed calls, and its picture shows the latency of every call."""
+    text = html.render(*made(recorded(f"{name}.pcap")))
+    assert text.count('data-picture="0"') == over_time
+
+
+@pytest.mark.parametrize(("name", "severity"), [("hop-buffering-a", "warning"), ("haproxy-ok", "fine")])
+def test_time_that_a_proxy_held_is_its_own(name: str, severity: str) -> None:
+    analysis, drawn = made(recorded(f"wild/{name}.pcap.zst"))
+    held = drawn.rpcs.shares[:, CAUSES.index("proxy")] > 900
+    assert held.sum() == (12 if severity == "warning" else 0)
+    assert f'class="verdict {severity}"' in html.render(analysis, drawn)
+
+
 def test_threads_are_in_every_report(rtt: tuple[Analysis, PageData]) -> None:
     analysis, line = replace(rtt[0], processes=(process("load"),)), "client load (7): 2 intervals, 1.00 ms: "
     texts = (terminal.render(analysis), markdown.render(analysis), Read(html.render(analysis, rtt[1])).text)
