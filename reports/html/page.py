@@ -142,10 +142,12 @@ def _encode_json(value: Any) -> str:
 
 def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
-    for name in ("rpcs", "waits", "frames", "packets", "spans"):
+    for name in ("rpcs", "waits", "steps", "frames", "packets", "spans"):
         table = getattr(page, name)
         columns = {
-            field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")
+            field: getattr(table, field)
+            for field in table.__struct_fields__
+            if field not in ("shares", "whole", "interval")
         }
         tables[name] = columns
     shares = page.rpcs.shares
@@ -164,6 +166,8 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
         "frames": [*_core.FRAME_TYPES, "UNKNOWN"],
         "statuses": list(_core.STATUSES),
         "notes": list(_core.PACKET_NOTES),
+        "parts": list(_core.PATH_PARTS),
+        "threads": {thread: said.name(name) for thread, name in page.threads.items()},
         "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [

@@ -273,6 +273,7 @@ def left_out(page: PageData) -> list[str]:
     kinds = (
         ("RPCs", len(page.rpcs.stream), page.rpcs_total, "the slowest, the failed, and a uniform sample of the others"),
         ("blocked intervals", len(page.waits.stream), page.waits_total, "the longest"),
+        ("intervals of recorded threads", page.acts, page.acts_total, "the longest"),
         ("connections", len(page.connections), page.connections_total, "those with the most RPCs"),
         ("packets", len(page.packets.packet), page.packets_total, _DETAIL),
         ("frames", len(page.frames.stream), page.frames_total, _DETAIL),

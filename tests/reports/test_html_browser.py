@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
-from support import PATIENCE_S, recorded, recording, synthetic, wait_until
+from support import PATIENCE_S, grpcdiag, recorded, recording, synthetic, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis
@@ -468,3 +468,23 @@ def test_both_ends(opened: Opened) -> None:
     view = opened(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis)))
     assert view.locator("#ends").is_visible()
     assert pixels(view) > 10
+
+
+def test_recorded_threads_have_a_lane_under_the_rpcs(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "threads.html"
+    done = grpcdiag("analyze", recorded("processes/cpu-quota.pcap.zst"), "--format", "html", "-o", str(path))
+    assert done.code == 0, done.err
+    view = opened(path.read_text())
+    legend = view.locator("#legend").inner_text()
+    assert "threads, until the side sent" in legend
+    assert "throttled" in legend
+    view.evaluate("location.hash = '#at-0-150000000-190000000'")  # between packets 479 and 480
+    wait_until(lambda: "#at-0-150000000-" in str(view.locator("#moment").get_attribute("href")))
+    lane = view.locator("#chart").bounding_box()
+    assert lane
+    for row in range(30):  # lanes are 22 pixels high
+        view.mouse.click(lane["x"] + lane["width"] / 2, lane["y"] + 33 + 22 * row)
+        if "throttled" in (text := view.locator("#details").inner_text()):
+            break
+    assert "thread load (25735)" in text
+    assert "before the client sent packet #480" in text

@@ -212,6 +212,7 @@ function legend(model) {
   const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
   const ends = [["flight", "payload"], ["kind_ack_only", "no payload"], ["critical", "retransmitted"], ["accent", "SYN, FIN, RST"]];
   group("RPCs and blocked intervals by cause", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  group("threads, until the side sent", [...new Set(model.steps.part)].sort((a, b) => a - b).map((n) => key(partColour(model.facts.parts[n]), partName(model.facts.parts[n]))));
   group("frames", frames.map((name) => key(frameColour(name), name)));
   group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
   group("windows at the start of a blocked interval", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
