@@ -74,8 +74,8 @@ class Breaks:
 def test_what_came_before_a_break_is_read(capfd: pytest.CaptureFixture[str]) -> None:
     source, target = os.pipe()
     stream.copy(cast("socket.socket", Breaks()), target, "tcp://a:1")
-    with open(source, "rb") as pipe:
-        assert pipe.read() == b"some bytes"
+    assert os.read(source, 100) == b"some bytes"
+    os.close(source)
     assert "tcp://a:1: the connection broke after 10 bytes: Connection reset by peer" in capfd.readouterr().err
 
 
