@@ -26,11 +26,15 @@ help: ## List the targets
 
 dev: $(BUILT) ## Create .venv with the tool, the core built in release mode, and what the checks need
 
+LOCKED := --quiet --require-hashes --requirement $(LOCK)
+# where uv is: it installs in a tenth of the time
+BY_UV := $(if $(shell command -v uv),uv pip install --system-certs --python $(BIN)/python $(LOCKED) ||)
+
 $(INSTALLED): $(LOCK)
 	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement $(LOCK)
+	$(BY_UV) $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(LOCKED)
 	@touch $@
 
 # without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)

@@ -36,7 +36,7 @@ class Plan:
     """Longest time for connections to close after the command."""
     sample_every_s: float = 0.1
     """Time between two samples of sockets; 0 for none."""
-    processes: Detail = "off"
+    processes: Detail = "auto"
     """What is recorded of threads: of the command's, and of the processes `pids`."""
     pids: tuple[int, ...] = ()
     """Processes that run already and are recorded, too."""

@@ -22,6 +22,9 @@ from .remote import Remote
 from .sockets import Sampler
 from .tcpdump import Counts, Tcpdump
 
+LEAST_FREE_FOR_THREADS = 16 * LEAST_FREE
+"""Free bytes on the disk needed to record threads (heuristic: their record grows as fast as the packets' may)."""
+_NO_THREADS = "threads are not recorded, only packets: {}"
 MOST_COUNTED = 2_000_000
 """Most packets of a file that is checked at the end, which takes two seconds."""
 
@@ -38,6 +41,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     """Problems that make the recording incomplete."""
     remote_files: list[str] = field(default_factory=list)
+    threads_cost_ns: int | None = None
+    """Processor time that the record of threads took; None without a record."""
     samples: int = 0
 
 
@@ -157,21 +162,22 @@ class Recording:
         """Start recording threads if that is wanted and possible."""
         output, plan = self._output, self.plan
         if plan.processes == "off":
-            if output and not output.device and plan.arguments and processes.may_trace():
-                self._tell("--processes on would record when COMMAND's threads ran, and for what they waited")
             return
         if output is None or output.device or not (plan.arguments or plan.pids):
-            self._tell("threads are not recorded, only packets: that needs a COMMAND or --pid, and a file")
+            if plan.processes != "auto":
+                self._tell(_NO_THREADS.format("that needs a COMMAND or --pid, and a file"))
             return
         try:
             record, command = output.processes(), bool(plan.arguments)
             self._tracer = processes.Tracer(record, plan.ports, plan.processes, plan.pids, children=command)
         except (RecordingError, OSError) as error:
             output.drop_processes()
-            self._tell(f"threads are not recorded, only packets: {error}")
+            if plan.processes != "auto" or not isinstance(error, processes.UnsuitableError):
+                self._tell(_NO_THREADS.format(error))
             return
         stack.callback(self._tracer.stop)
-        self._document["processes"] = {"file": output.name + PROCESSES_SUFFIX, "detail": plan.processes}
+        detail = "full" if plan.processes == "full" else "on"
+        self._document["processes"] = {"file": output.name + PROCESSES_SUFFIX, "detail": detail}
 
     def _command(self) -> None:
         """Run the command, and wait for its last packets."""
@@ -214,15 +220,18 @@ class Recording:
     def _tick(self) -> None:
         """Stop tcpdump before the disk is full, so that the file stays intact."""
         assert self._tcpdump is not None
+        if self._tracer and self._tracer.has_ended:
+            self._drop_threads(self._tracer.stop())
         if self._full or self._output is None or self._output.device or not self._tcpdump.alive:
             return
         with contextlib.suppress(OSError):
             free = self._output.free_bytes()
+            if free < LEAST_FREE_FOR_THREADS:
+                self._drop_threads(f"only {free:,} bytes are free on the disk")
+                free = self._output.free_bytes()
             if free < LEAST_FREE:
                 self._full = True
                 self._tcpdump.stop()
-                if self._tracer:
-                    self._tracer.stop()
                 self._tell(f"the disk is almost full ({free:,} bytes free): {self.plan.output} ends here")
 
     def _wait_for_last_packets(self, interrupted: Callable[[float], bool]) -> None:
@@ -248,8 +257,7 @@ class Recording:
         gone = not self._tcpdump.alive and not self._full
         if self._sampler:
             self._sampler.stop()
-        if self._tracer and (lacking := self._tracer.stop()):
-            self.outcome.problems.append(f"the record of threads is incomplete: {lacking}")
+        self._end_threads()
         code = self._tcpdump.stop()
         problems, words = self.outcome.problems, self._tcpdump.words
         if self._relay:
@@ -266,6 +274,30 @@ class Recording:
         elif words:
             self._tell(f"tcpdump: {words}")
         self.outcome.counts = self._tcpdump.counts
+
+    def _end_threads(self) -> None:
+        """Stop recording threads; a record that cannot be used is removed."""
+        if self._tracer is None:
+            return
+        if lacking := self._tracer.stop():
+            self._drop_threads(lacking)
+            return
+        self.outcome.threads_cost_ns = self._tracer.cost_ns
+        self._document["processes"]["cost_ns"] = self._tracer.cost_ns
+
+    def _drop_threads(self, why: str) -> None:
+        """Stop recording threads, and remove their record: it needs its last block, and packets need the disk."""
+        if self._tracer is None or self._output is None:
+            return
+        self._tracer.stop()
+        self._tracer = None
+        self._output.drop_processes()
+        self._document.pop("processes", None)
+        text = _NO_THREADS.format(why)
+        if self.plan.processes == "auto":
+            self._tell(text)
+        else:
+            self.outcome.problems.append(text)
 
     @property
     def _place(self) -> str:

@@ -17,6 +17,7 @@ from .shared.markdown_escape import Block, code, fence, fitting, folded, items, 
 from .shared.narrowed import describe_selection
 from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
 from .shared.other_requests import describe_requests, describe_total, name_path
+from .shared.processes import HEAD, describe_processes
 from .shared.quality import (
     format_begin,
     format_round_trip,
@@ -43,6 +44,8 @@ MOST_METHODS = 20
 """Methods shown; the rest are counted."""
 MOST_CONNECTIONS = 12
 """Connections shown; the rest are counted."""
+MOST_PROCESSES = 12
+"""Recorded processes shown."""
 MOST_NAMES = 6
 """Connections or methods named for a finding; the rest are counted."""
 MOST_NOTES = 12
@@ -68,6 +71,8 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         part = prose(describe_selection(analysis.narrowed), NOTE)
         yield Block(f"Selected: {part}. Packets, bytes and notes are of the whole capture.")
     yield Block(budget(analysis))
+    threads = [prose(line, NOTE) for line in describe_processes(analysis.processes[:MOST_PROCESSES])]
+    yield Block(f"### Threads: {HEAD}\n\n{items(threads)}" if threads else "", "threads", 20)
     if analysis.client:
         known_client = replace(analysis.client, sources=client.bare_sources(analysis.client.sources))
         drawn = draw(client.parts(known_client, 100), width=100, colour=False)

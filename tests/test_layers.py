@@ -38,7 +38,8 @@ ARROWS = {
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
-    "capture": "_core analyzer.annotate analyzer.sidecar files",
+    "capture.tracer": "",
+    "capture": "_core analyzer.annotate analyzer.sidecar capture.tracer files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "

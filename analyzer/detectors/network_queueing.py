@@ -93,7 +93,7 @@ class Limits(Struct, frozen=True, eq=False):
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
     examples: int = 3
-    """Packets shown as evidence, those that were queued longest (heuristic: enough to see a pattern)."""
+    """Packets shown beside the first of a queue, those queued longest (heuristic: enough to see a pattern)."""
 
 
 class _Queue(Struct, frozen=True, eq=False):
@@ -250,18 +250,35 @@ def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]
 
 
 def _show_packets(tables: Tables, queue: _Queue, sender: str, limits: Limits) -> Iterator[Evidence]:
+    """Show the first packet of the longest queue, and the packets that were queued longest."""
     queues = tables.queues
     longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: limits.examples]
-    for row in sorted(longest.tolist(), key=lambda row: int(queues.longest_time_ns[row])):
-        queued = _shared.milliseconds(int(queues.longest_ns[row]))
-        behind = bool(queues.behind[row])
-        yield Evidence(
-            int(queues.longest_packet[row]),
-            int(queues.longest_time_ns[row]),
+    first = _find_begin(tables, queue.rows, longest[0])
+    shown = {
+        int(queues.longest_packet[row]): (queues.longest_time_ns[row], queues.longest_ns[row], row) for row in longest
+    }
+    time = queues.first_time_ns[first]
+    shown[int(queues.first_packet[first])] = (time, time - queues.start_time_ns[first], first)
+    for packet, (time, queued_ns, row) in sorted(shown.items(), key=lambda item: item[1][0]):
+        queued = _shared.milliseconds(int(queued_ns))
+        what = (
             f"ACK of bytes from {sender}, {queued} later than the fastest round trip"
-            if behind
-            else f"packet from {sender} that took {queued} longer than the fastest, by its TCP timestamp",
+            if queues.behind[row]
+            else f"packet from {sender} that took {queued} longer than the fastest, by its TCP timestamp"
         )
+        begins = packet == queues.first_packet[first]
+        yield Evidence(packet, int(time), f"the longest queue begins: {what}" if begins else what)
+
+
+def _find_begin(tables: Tables, rows: Ints, row: int) -> int:
+    """Find the first row of a row's queue: one of more than 1 s has several, each from the end of the last one."""
+    queues = tables.queues
+    rows = rows[(queues.connection[rows] == queues.connection[row]) & (queues.behind[rows] == queues.behind[row])]
+    rows = rows[np.argsort(queues.start_time_ns[rows], kind="stable")]
+    starts = queues.start_time_ns[rows]
+    begins = np.flatnonzero(np.r_[True, starts[1:] != (starts + queues.duration_ns[rows])[:-1]])
+    place = int(np.flatnonzero(rows == row)[0])
+    return int(rows[begins[np.searchsorted(begins, place, side="right") - 1]])
 
 
 def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> tuple[Remedy, ...]:

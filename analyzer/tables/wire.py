@@ -55,6 +55,8 @@ class Queues(Struct, frozen=True, eq=False):
     packets: Annotated[Counts, "packets that were measured: those with timestamps, or the ACKs of round trips"]
     bytes: Annotated[Sizes, "their payload bytes, or those that the ACKs acknowledge"]
     total_ns: Annotated[Ints, "their time in the queue, summed; a lower bound"]
+    first_packet: Annotated[Counts, "the first of these packets, or the ACK"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
     longest_ns: Annotated[Ints, "the longest time of one of them in the queue"]
     longest_packet: Annotated[Counts, "that packet, or the ACK"]
     longest_time_ns: Annotated[Ints, "time of that packet"]

@@ -22,7 +22,7 @@ from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from ...analyzer.views.pictures import Picture
-from ..shared import client, hops, other_requests, quality, tls, two_captures
+from ..shared import client, hops, other_requests, processes, quality, tls, two_captures
 from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
@@ -67,6 +67,7 @@ def build_page(analysis: Analysis, page: PageData) -> str:
             measured=client,
             other=other_requests,
             proxies=hops,
+            recorded=processes,
             encrypted=tls,
             key_logs=KEY_LOGS,
             quality=quality,

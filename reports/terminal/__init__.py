@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis, Narrowed
-from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, safe, size, utc
@@ -21,6 +20,7 @@ from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
+from ..shared.processes import HEAD, describe_processes
 from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
@@ -196,14 +196,9 @@ def _describe_clock(clock: HostClock) -> str:
 
 
 def _show_processes(processes: Sequence[ProcessFacts]) -> Iterator[RenderableType]:
-    """Say for each process what led to its sends, the largest parts first."""
-    yield Text("threads: what led to the sends, as the scheduler recorded it", style="bold")
-    for one in processes:
-        whole = max(one.total_ns, 1)
-        parts = sorted(((getattr(one, f"{part}_ns"), part) for part in PARTS), reverse=True)
-        said = ", ".join(f"{part.replace('_', ' ')} {ns / whole:.0%}" for ns, part in parts if ns >= 0.005 * whole)
-        line = f"  {one.side} {one.name} ({one.pid}): {count(one.intervals, 'interval')}, {duration(whole)}: {said}"
-        yield Text(safe(line))
+    yield Text(f"threads: {HEAD}", style="bold")
+    for line in describe_processes(processes):
+        yield Text(safe(f"  {line}"))
 
 
 def _show_selection(narrowed: Narrowed) -> Text:

@@ -16,13 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record
+from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record, sidecar
 from support import wait_until
 
 from grpcdiag.analyzer.processes.record import RecordError, read_record
-from grpcdiag.capture import processes, recording, tracer
+from grpcdiag.capture import ending, processes, recording
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan
+from grpcdiag.capture.tracer import quota as quotas
+from grpcdiag.capture.tracer import tracefs
+from grpcdiag.capture.tracer.quota import Quota, list_cgroups
+from grpcdiag.capture.tracer.running import Running, belongs_to, open_child, read_cgroups
 
 TRACEFS = Path("/sys/kernel/tracing")
 RECORD = "run.pcap.grpcdiag-processes"
@@ -48,9 +52,10 @@ def record(folder: Path, *words: str, **options: object) -> subprocess.Completed
 
 
 @pytest.mark.usefixtures("traced")
-@pytest.mark.parametrize("detail", ["on", "full"])
-def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) -> None:
-    done = record(tmp_path, "--processes", detail)
+@pytest.mark.parametrize(("words", "detail"), [((), "on"), (("--processes", "full"), "full")])
+def test_the_command_is_recorded_and_nobody_else(words: tuple[str, ...], detail: str, tmp_path: Path) -> None:
+    """By default, too."""
+    done = record(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     path = tmp_path / RECORD
     assert path.stat().st_mode & 0o777 == 0o600
@@ -61,8 +66,10 @@ def test_the_command_is_recorded_and_nobody_else(detail: str, tmp_path: Path) ->
     assert found.full == (detail == "full")
     sockets = found.events.sockets()
     assert sum(sent > 0 for *_, sent in sockets) >= 3, "the benchmark opens three connections"
-    side = json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
-    assert side["processes"] == {"file": RECORD, "detail": detail}
+    described = sidecar(tmp_path / "run.pcap")["processes"]
+    cost = described.pop("cost_ns")
+    assert described == {"file": RECORD, "detail": detail}
+    assert f"threads: recorded, which took {cost / 1e9:,.2f} s of processor time" in done.stderr
 
 
 @pytest.mark.usefixtures("traced")
@@ -79,7 +86,7 @@ def test_nothing_is_left_after_a_kill(number: int, tmp_path: Path) -> None:
     """The fixture looks for instances; the tracer ends with the pipe that its caller held."""
     words = ("-o", str(tmp_path / "run.pcap"), "-i", "lo", "-p", "1", "--processes", "on", "--", "sleep", "600")
     running = subprocess.Popen(arguments(*words), stderr=subprocess.DEVNULL, start_new_session=True)
-    mine = re.compile(rf"{tracer.PREFIX}\d+-own")
+    mine = re.compile(rf"{tracefs.PREFIX}\d+-own")
     wait_until(lambda: any(mine.fullmatch(path.name) for path in (TRACEFS / "instances").iterdir()))
     wait_until(lambda: _has_child(running.pid, "sleep"))
     os.killpg(running.pid, number)
@@ -99,7 +106,9 @@ def test_without_ports_only_connections_of_the_command_are_recorded(ports: list[
     sink = os.open("/dev/null", os.O_WRONLY)
     running = processes.Tracer(sink, ports, "on")
     try:
-        found = sorted(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*/events/sock/inet_sock_set_state/enable"))
+        found = sorted(
+            TRACEFS.glob(f"instances/{tracefs.PREFIX}{running.pid}-*/events/sock/inet_sock_set_state/enable")
+        )
         assert [path.read_text().strip() for path in found] == states
     finally:
         assert running.stop() == ""
@@ -116,10 +125,10 @@ def test_connections_of_the_command_are_recorded_without_ports(tmp_path: Path) -
 
 
 def test_too_many_ports_are_refused() -> None:
-    assert tracer.filter_ports([1, 2]) == "sport == 1 || dport == 1 || sport == 2 || dport == 2"
-    assert tracer.filter_ports(list(range(1, 33))).count("sport") == 32
-    with pytest.raises(tracer.Refused, match="33 ports are too many"):
-        tracer.filter_ports(list(range(1, 34)))
+    assert tracefs.filter_ports([1, 2]) == "sport == 1 || dport == 1 || sport == 2 || dport == 2"
+    assert tracefs.filter_ports(list(range(1, 33))).count("sport") == 32
+    with pytest.raises(tracefs.Refused, match="33 ports are too many"):
+        tracefs.filter_ports(list(range(1, 34)))
 
 
 @pytest.mark.usefixtures("traced")
@@ -134,8 +143,60 @@ def test_a_full_disk_ends_the_record_and_is_told() -> None:
 
 def test_only_root_records_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(RecordingError, match="only root may record them"):
+    with pytest.raises(processes.UnsuitableError, match="only root may record them"):
         processes.Tracer(1, [], "on")
+
+
+@pytest.mark.parametrize(("rights", "changeable"), [("000001ffffffffff", True), ("00000000a80425fb", False)])
+def test_only_what_the_user_can_change_is_said_by_default(
+    rights: str, changeable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container without CAP_SYS_ADMIN, root cannot mount tracefs."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(tracefs, "ROOTS", ())
+    monkeypatch.setattr(processes.tools, "read", lambda path: f"CapPrm:\t0\nCapEff:\t{rights}\n")
+    with pytest.raises(RecordingError, match="tracefs is not mounted") as raised:
+        processes.check_possible()
+    assert isinstance(raised.value, processes.UnsuitableError) != changeable
+
+
+FAILURES = {
+    "it cannot start": ("exit 3", "the tracer does not answer"),
+    "it refuses": ("echo not here >&2; exit 1", "not here"),
+    "it hangs at its start": ("exec sleep 600", "the tracer does not answer"),
+    "it fails as soon as it runs": ("echo ready >&2; exit 3", "exit code 3"),
+    "it is killed": ("echo ready >&2; kill -KILL $$", "exit code -9"),
+    "it fails at its end": ("echo ready >&2; cat > /dev/null; echo disk full >&2; exit 1", "disk full"),
+    "it hangs at its end": ("echo ready >&2; exec sleep 600", "exit code -9"),
+}
+"""What the tracer may do instead of recording, and what is said of it."""
+
+
+@pytest.mark.parametrize("detail", ["auto", "on"])
+@pytest.mark.parametrize(("script", "why"), FAILURES.values(), ids=FAILURES)
+def test_a_tracer_that_fails_changes_nothing_else(
+    detail: processes.Detail, script: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COMMAND's exit code, its packets and the sidecar are as without it, and no part of the record stays."""
+    may_record()
+    program = tmp_path / "setpriv"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(processes, "check_possible", lambda: str(program))
+    monkeypatch.setattr(processes, "START_PATIENCE_S", 0.5 if "sleep" in script else 60)
+    monkeypatch.setattr(processes, "STOP_PATIENCE_S", 0.5 if "sleep" in script else 60)
+    monkeypatch.setattr(ending, "BLOCK_S", 0)
+    said: list[str] = []
+    command = ("sh", "-c", "kill -TERM $$" if detail == "auto" else "exit 7")
+    plan = Plan(command, str(tmp_path / "run.pcap"), "lo", "port 1", (1,), processes=detail, patience_s=0)
+    outcome = recording.record(plan, said.append)
+    assert outcome.code == (128 + signal.SIGTERM if detail == "auto" else 7)
+    assert outcome.files == [str(tmp_path / "run.pcap")]
+    assert outcome.threads_cost_ns is None
+    told = [*said, *(line for line in outcome.problems if "threads" in line)]
+    assert told == [f"threads are not recorded, only packets: {why}"]
+    assert "processes" not in sidecar(tmp_path / "run.pcap")
+    assert not list(tmp_path.glob("*grpcdiag-processes"))
 
 
 def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
@@ -148,19 +209,15 @@ def test_where_tracefs_is_not_mounted_it_is_said(tmp_path: Path) -> None:
     assert "processes" not in json.loads((tmp_path / "run.pcap.grpcdiag.json").read_text())
 
 
-@pytest.mark.parametrize("words", [(), ("--processes", "off")])
-def test_only_packets_are_recorded_by_default(words: tuple[str, ...], tmp_path: Path) -> None:
-    """Where threads could be recorded, a line says so."""
-    may_record()
-    done = record(tmp_path, *words)
-    hint = "--processes on would record when COMMAND's threads ran"
-    assert (hint in done.stderr) == (os.geteuid() == 0 and (TRACEFS / "instances").is_dir())
+@pytest.mark.usefixtures("traced")
+def test_threads_are_not_recorded_if_that_is_switched_off(tmp_path: Path) -> None:
+    assert "threads:" not in record(tmp_path, "--processes", "off").stderr
     assert not (tmp_path / RECORD).exists()
 
 
 @pytest.mark.usefixtures("traced")
 def test_a_quiet_recording_says_nothing_of_threads(tmp_path: Path) -> None:
-    assert "threads" not in record(tmp_path, "--quiet").stderr
+    assert record(tmp_path, "--quiet").stderr == ""
 
 
 @pytest.mark.parametrize("words", [("-o", "-", "--", "true"), ("-o", "/dev/null", "--", "true")])
@@ -187,7 +244,8 @@ def test_an_incomplete_record_is_told_on_a_full_disk(tmp_path: Path, monkeypatch
     said: list[str] = []
     problems = recording.record(plan, said.append).problems
     assert any("the disk is almost full" in line for line in said)
-    assert "the record of threads is incomplete: exit code -9" in problems
+    assert any(line.startswith("threads are not recorded, only packets: ") for line in problems)
+    assert not (tmp_path / RECORD).exists()
 
 
 def test_an_instance_without_room_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,24 +256,25 @@ def test_an_instance_without_room_is_removed(tmp_path: Path, monkeypatch: pytest
         tried.append(path.rpartition("/")[2])
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
 
-    monkeypatch.setattr(tracer, "write", refuse)
+    monkeypatch.setattr(tracefs, "write", refuse)
     with pytest.raises(OSError, match="Cannot allocate"):
-        tracer.Instance(str(tmp_path), "own", 2)
+        tracefs.Instance(str(tmp_path), "own", 2)
     assert tried == ["trace_clock", "tracing_on"]
     assert not list((tmp_path / "instances").iterdir())
 
 
 def test_instances_of_processes_that_are_no_tracers_are_removed(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "input()"]
+    folder = str(Path(tracefs.__file__).parent)
     with (
-        subprocess.Popen([*words, tracer.__file__], stdin=subprocess.PIPE) as like,
+        subprocess.Popen([*words, folder], stdin=subprocess.PIPE) as like,
         subprocess.Popen(words, stdin=subprocess.PIPE) as other,
     ):
-        names = {pid: f"{tracer.PREFIX}{pid}-own" for pid in (like.pid, other.pid, os.getpid(), 1 << 30)}
+        names = {pid: f"{tracefs.PREFIX}{pid}-own" for pid in (like.pid, other.pid, os.getpid(), 1 << 30)}
         for name in (*names.values(), "another"):
             (tmp_path / "instances" / name).mkdir(parents=True)
-        wait_until(lambda: tracer.is_tracer(like.pid))
-        tracer.remove_stale(str(tmp_path))
+        wait_until(lambda: tracefs.is_tracer(like.pid))
+        tracefs.remove_stale(str(tmp_path))
         assert {path.name for path in (tmp_path / "instances").iterdir()} == {names[like.pid], "another"}
         like.communicate(b"\n")
         other.communicate(b"\n")
@@ -225,45 +284,64 @@ def test_instances_of_processes_that_are_no_tracers_are_removed(tmp_path: Path) 
 def test_a_killed_tracer_leaves_no_instance_and_is_told_each_time() -> None:
     sink = os.open("/dev/null", os.O_WRONLY)
     running = processes.Tracer(sink, [], "on")
-    assert list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    assert list(TRACEFS.glob(f"instances/{tracefs.PREFIX}{running.pid}-*"))
     os.kill(running.pid, signal.SIGKILL)
     assert running.stop() == running.stop() == "exit code -9"
-    assert not list(TRACEFS.glob(f"instances/{tracer.PREFIX}{running.pid}-*"))
+    assert not list(TRACEFS.glob(f"instances/{tracefs.PREFIX}{running.pid}-*"))
     os.close(sink)
 
 
-def test_a_pid_namespace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There, set_event_pid would name processes of the host."""
+def test_namespaces_with_numbers_or_clocks_of_their_own_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, set_event_pid would name processes of the host, and the offset of the clocks would be wrong."""
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "header_page").write_text("field: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n")
-    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026531836]"}.__getitem__)
-    tracer.check_kernel(str(tmp_path))
-    monkeypatch.setattr(os, "readlink", {"/proc/self/ns/pid": "pid:[4026532201]"}.__getitem__)
-    with pytest.raises(tracer.Refused, match="not the kernel's"):
-        tracer.check_kernel(str(tmp_path))
+    found = {"/proc/self/ns/pid": "pid:[4026531836]", "/proc/self/ns/time": "time:[4026531834]"}
+
+    def read_link(path: str) -> str:
+        if path not in found:
+            raise FileNotFoundError
+        return found[path]
+
+    monkeypatch.setattr(os, "readlink", read_link)
+    tracefs.check_kernel(str(tmp_path))
+    found["/proc/self/ns/time"] = "time:[4026532202]"
+    with pytest.raises(tracefs.Unsuitable, match="the clock of this container is not the kernel's"):
+        tracefs.check_kernel(str(tmp_path))
+    del found["/proc/self/ns/time"]  # before Linux 5.6
+    tracefs.check_kernel(str(tmp_path))
+    found["/proc/self/ns/pid"] = "pid:[4026532201]"
+    with pytest.raises(tracefs.Unsuitable, match="process numbers in this container are not the kernel's"):
+        tracefs.check_kernel(str(tmp_path))
+
+
+def test_rings_leave_room_in_the_memory() -> None:
+    assert tracefs.choose_buffer_kib(2, "MemAvailable: 16777216 kB\n") == tracefs.BUFFER_KIB
+    assert tracefs.choose_buffer_kib(2, "MemAvailable: 524288 kB\n") == tracefs.BUFFER_KIB
+    assert tracefs.choose_buffer_kib(2, "MemAvailable: 524224 kB\n") < tracefs.BUFFER_KIB
+    assert tracefs.choose_buffer_kib(256, "MemAvailable: 999999999 kB\n") == 1024
+    assert tracefs.choose_buffer_kib(256, "") == 1024
 
 
 def test_cgroups_of_both_versions_are_found() -> None:
-    base = tracer.CGROUPS
-    assert tracer.list_cgroups("0::/app/pod\n") == [
-        f"{base}/app/pod",
-        f"{base}/app",
-        f"{base}/unified/app/pod",
-        f"{base}/unified/app",
-    ]
-    assert tracer.list_cgroups("3:cpu,cpuacct:/a\n2:memory:/b\n0::/\n") == [f"{base}/cpu,cpuacct/a", f"{base}/cpu/a"]
+    base = quotas.CGROUPS
+    unified = f"{base}/unified"
+    assert list_cgroups("0::/a/b\n") == [f"{base}/a/b", f"{base}/a", base, f"{unified}/a/b", f"{unified}/a", unified]
+    both = [f"{base}/cpu,cpuacct/a", f"{base}/cpu,cpuacct", f"{base}/cpu/a", f"{base}/cpu"]
+    assert list_cgroups("3:cpu,cpuacct:/a\n2:memory:/b\n") == both
+    assert list_cgroups("1:cpu:/../a\n0::/../../b\n") == [], "another cgroup may have that name here"
 
 
 def test_throttled_time_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracer, "CGROUPS", str(tmp_path))
+    monkeypatch.setattr(quotas, "CGROUPS", str(tmp_path))
     place = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")), None)
     if place is None or place == "0::/":
         pytest.skip("this process is in no cgroup of version 2")
     folder = tmp_path / place[3:].strip("/")
     folder.mkdir(parents=True)
     (folder / "cpu.max").write_text("40000 100000\n")
-    quota = tracer.Quota()
-    quota.pid = os.getpid()
+    quota = Quota(Running(os.getpid()))
     for throttled in (0, 0, 30_000, 30_000, 31_000):
         (folder / "cpu.stat").write_text(f"usage_usec 5\nnr_throttled 1\nthrottled_usec {throttled}\n")
         quota.look()
@@ -275,10 +353,9 @@ def test_throttled_time_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_cgroups_that_are_throttled_at_once_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracer, "list_cgroups", lambda text: [str(tmp_path / "pod/app"), str(tmp_path / "pod")])
+    monkeypatch.setattr(quotas, "list_cgroups", lambda text: [str(tmp_path / "pod/app"), str(tmp_path / "pod")])
     (tmp_path / "pod/app").mkdir(parents=True)
-    quota = tracer.Quota()
-    quota.pid = os.getpid()
+    quota = Quota(Running(os.getpid()))
     for app, pod in ((5, 7), (25, 57), (65, 57)):
         (tmp_path / "pod/app/cpu.stat").write_text(f"throttled_usec {app}\n")  # version 2
         (tmp_path / "pod/cpu.stat").write_text(f"throttled_time {pod}000\n")  # version 1
@@ -370,13 +447,35 @@ def test_a_process_that_ends_is_not_followed(tmp_path: Path) -> None:
     filter_ = tmp_path / "set_event_pid"
     filter_.touch()
     with process("sleep", "600") as running:
-        followed = tracer.Running(running.pid, None)
+        followed = Running(running.pid)
         assert [task[:2] for task in followed.follow(str(filter_)) or []] == [(running.pid, running.pid)]
         assert filter_.read_text() == f"{running.pid} "
         running.kill()
         wait_until(lambda: not followed.is_alive())
-        with pytest.raises(tracer.Refused, match=f"process {running.pid} has ended"):
+        with pytest.raises(tracefs.Refused, match=f"process {running.pid} has ended"):
             followed.follow(str(filter_))
+
+
+def test_a_command_is_told_from_a_process_that_got_its_number() -> None:
+    """Otherwise the quota of another would be taken for the command's."""
+    with process("sleep", "600") as running:
+        assert open_child(running.pid, os.getpid())
+        assert open_child(running.pid, 1) is None
+        watched = Running(running.pid)
+        assert watched.read_cgroups()
+        running.kill()
+        wait_until(lambda: not watched.is_alive())
+        assert watched.read_cgroups() is None
+        assert open_child(running.pid, os.getpid()) is None
+
+
+def test_a_thread_that_ends_is_in_no_other_cgroup() -> None:
+    """The kernel moves it to the first cgroup of version 1, whose quota is another."""
+    with process("sleep", "600") as running:
+        assert read_cgroups(str(running.pid)) == Path(f"/proc/{running.pid}/cgroup").read_text()
+        running.kill()
+        wait_until(lambda: read_cgroups(str(running.pid)) is None)
+        assert Path(f"/proc/{running.pid}").exists(), "nobody has waited for it yet"
 
 
 def test_only_processes_that_a_user_may_trace_are_the_users() -> None:
@@ -386,15 +485,15 @@ def test_only_processes_that_a_user_may_trace_are_the_users() -> None:
     with process("/bin/sleep", "600", user=NOBODY) as own, process(sys.executable, "-c", became) as dropped:
         assert dropped.stdout
         dropped.stdout.readline()
-        assert tracer.belongs_to(own.pid, NOBODY)
-        assert not tracer.belongs_to(own.pid, 0)
-        assert not tracer.belongs_to(os.getpid(), NOBODY)
+        assert belongs_to(own.pid, NOBODY)
+        assert not belongs_to(own.pid, 0)
+        assert not belongs_to(os.getpid(), NOBODY)
         kept = Path("/proc/sys/fs/suid_dumpable").read_text().strip() == "1"
-        assert tracer.belongs_to(dropped.pid, NOBODY) == kept, "it was root, and may hold what root knew"
+        assert belongs_to(dropped.pid, NOBODY) == kept, "it was root, and may hold what root knew"
 
 
-@pytest.mark.parametrize("words", [("-p", "1"), ("--processes", "on")])
+@pytest.mark.parametrize("words", [("-p", "1", "--processes", "off"), ("--processes", "on")])
 def test_a_process_needs_a_record_and_a_port(words: tuple[str, ...]) -> None:
     done = capture("-i", "lo", *words, "--pid", "1", "--", "true")
     assert done.returncode == 2
-    assert "--pid needs --processes, and the server's port" in done.stderr
+    assert "--pid needs the server's port (-p or -t)" in done.stderr

@@ -13,7 +13,7 @@ import pytest
 from support import PATIENCE_S, grpcdiag, require_tool, wait_until
 
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.capture import tracer
+from grpcdiag.capture.tracer import tracefs
 from grpcdiag.fixtures.lab import janitor, quota
 from grpcdiag.fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
 from grpcdiag.fixtures.lab.cases.case import Case
@@ -51,7 +51,7 @@ def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_tracefs_or_a_cgroup_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracer, "ROOTS", ())
+    monkeypatch.setattr(tracefs, "ROOTS", ())
     monkeypatch.setattr(quota, "CGROUPS", tmp_path)
     told = {case.name: "; ".join(why_not(case, False)) for case in LOOK_ALIKES}
     assert all("tracefs is not mounted" in words or "setpriv" in words for words in told.values())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, severity, the_finding
 from judging import changed, must
-from support import recorded, synthetic
+from support import recorded, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import network_queueing as detector
 from grpcdiag.analyzer.detectors import receive_window_stall, stream_window_stall
+from grpcdiag.analyzer.tables import Packets
 from grpcdiag.fixtures.synthetic import scenes_queues as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -46,6 +49,19 @@ def test_figures_of_a_queue_of_40_ms() -> None:
     evidence_is_in_the_packets(finding, files)
 
 
+def test_packets_show_how_the_queue_grew() -> None:
+    """Arrival less the sender's clock, in the packets named: it grew over three rows, from the first to the longest."""
+    files = [recorded("wild/bloat-same.pcap.zst")]
+    evidence, packets = the_finding(detector, files).evidence, rows(Packets, files)
+    at = np.searchsorted(packets.packet, [item.packet for item in evidence])
+    late = packets.time_ns[at] - packets.timestamp[at].astype(np.int64) * MS  # ticks of 1 ms
+    grown = ((late - late[0]) / MS).round()
+    assert [item.what.startswith("the longest queue begins: ") for item in evidence] == [True, False, False, False]
+    told = [float(re.search(r"took ([\d.]+) ms", item.what)[1]) for item in evidence]
+    assert told[0] < 10
+    assert np.abs(grown - (np.array(told) - told[0])).max() <= 2
+
+
 @pytest.mark.parametrize(
     ("capture", "words"),
     [
@@ -77,7 +93,7 @@ def test_a_filler_has_most_of_the_bytes() -> None:
     assert "together they filled it" in the_finding(detector, files, filler_share=0.999).explanation
     assert "too few to say" in the_finding(detector, files, filled_bytes=1_000_000).explanation
     assert "does not show filled it" in the_finding(detector, files, segment_bytes=1_000_000).explanation
-    assert len(the_finding(detector, files, examples=1).evidence) == 1
+    assert len(the_finding(detector, files, examples=1).evidence) == 2
 
 
 def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from grpcdiag.analyzer.model.analysis import Analysis, Apart
 from grpcdiag.analyzer.model.finding import Finding, Skipped
+from grpcdiag.analyzer.model.recorded import ProcessFacts
 
 
 def injected(analysis: Analysis, text: str) -> Analysis:
@@ -21,8 +22,16 @@ def injected(analysis: Analysis, text: str) -> Analysis:
         methods=(replace(m, method=text, statuses={text: 1, "OK": 2}), replace(m, method=None, label=text)),
         findings=tuple(_finding(finding, text) for finding in analysis.findings),
         skipped=(Skipped("cancelled", text),),
+        processes=(process(text),),
         apart=Apart(text, ()),
     )
+
+
+def process(name: str) -> ProcessFacts:
+    """A recorded process that ran for three quarters of its time, and waited for a lock for the rest."""
+    counts = {field: 0 for field in ProcessFacts.__struct_fields__ if field.endswith(("_ns", "intervals"))}
+    counts |= {"intervals": 2, "running_ns": 750_000, "lock_ns": 250_000}
+    return ProcessFacts(pid=7, name=name, side="client", **counts)
 
 
 def _finding(finding: Finding, text: str) -> Finding:

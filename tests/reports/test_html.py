@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from injected import process
 from msgspec.structs import replace
 from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording, run_here
 
@@ -26,7 +27,7 @@ from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_dat
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.reports import html
+from grpcdiag.reports import html, markdown, terminal
 from grpcdiag.reports.html import columns, page, said
 
 VOID = {"meta", "link", "input", "br", "hr"}
@@ -327,6 +328,13 @@ def test_both_ends() -> None:
     assert analysis.ends is not None
     text = Read(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis))).text
     assert "Both ends" in text and "network_up" in text and "no drift visible" in text
+
+
+def test_threads_are_in_every_report(rtt: tuple[Analysis, PageData]) -> None:
+    analysis, line = replace(rtt[0], processes=(process("load"),)), "client load (7): 2 intervals, 1.00 ms: "
+    texts = (terminal.render(analysis), markdown.render(analysis), Read(html.render(analysis, rtt[1])).text)
+    assert all(f"{line}running 75%, lock 25%" in text for text in texts)
+    assert "hreads: what led to the sends" not in html.render(*rtt) + markdown.render(rtt[0])
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ SNAPLEN_COSTS = (
 class Processes(StrEnum):
     """What to record of COMMAND's threads."""
 
+    auto = "auto"
     on = "on"
     full = "full"
     off = "off"
@@ -115,11 +116,13 @@ def command(
     ] = 100,
     processes: Annotated[
         Processes,
-        typer.Option("--processes", help="Record when COMMAND's threads ran (needs root); full: waits for locks, too."),
-    ] = Processes.off,
+        typer.Option(
+            "--processes", help="Record when COMMAND's threads ran; auto: if root may; full: waits for locks, too."
+        ),
+    ] = Processes.auto,
     pid: Annotated[
         list[int] | None,
-        typer.Option("--pid", min=1, max=2**31 - 1, help="With --processes: record this process, too; repeatable."),
+        typer.Option("--pid", min=1, max=2**31 - 1, help="Record this running process, too; repeatable."),
     ] = None,
     keys: Annotated[
         bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE, by SSLKEYLOGFILE.")
@@ -156,7 +159,12 @@ def command(
     if (keys or embed_keys) and (not arguments or output == STDOUT or (embed_keys and rotate)):
         fail("--keys and --embed-keys need COMMAND and a file, --embed-keys a file that is not rotated", USAGE)
     if pid and (processes is Processes.off or not (port or target)):
-        fail("--pid needs --processes, and the server's port (-p or -t): its connections are found by it", USAGE)
+        fail(
+            "--pid needs the server's port (-p or -t), by which its connections are found, and no --processes off",
+            USAGE,
+        )
+    if pid and processes is Processes.auto:
+        processes = Processes.on
     try:
         with namespaces.entered(namespace := namespaces.locate(netns, container)):
             targets = [interfaces.target(text) for text in target or []]
@@ -245,7 +253,11 @@ def _summarize(plan: Plan, outcome: Outcome) -> str:
         return f"{packets}{dropped}"
     more = f" and {len(outcome.files) - 1:,} more files" if len(outcome.files) > 1 else ""
     here = f"{outcome.files[0]}{more}: {packets} on {plan.interface}, {outcome.bytes / 1e6:,.1f} MB{dropped}"
-    return "\n          ".join([here, *(f"{name}: from the other host" for name in outcome.remote_files)])
+    more_lines = [f"{name}: from the other host" for name in outcome.remote_files]
+    if outcome.threads_cost_ns is not None:
+        cost = f"{outcome.threads_cost_ns / 1e9:,.2f} s of processor time"
+        more_lines.append(f"threads: recorded, which took {cost} (--processes off records packets alone)")
+    return "\n          ".join([here, *more_lines])
 
 
 def _choose_records(expected: Sequence[Expected], quiet: bool) -> list[Path]:

@@ -38,6 +38,7 @@ pub struct Queue {
     packets: u32,
     bytes: u64,
     total: i64,
+    first_at: (u32, i64),
     longest: i64,
     longest_at: (u32, i64),
 }
@@ -71,6 +72,9 @@ impl Queue {
                 *self = Self { continues: true, since: before.since, filled_since: before.filled_since, ..*self };
                 self.start = before.end;
             }
+        }
+        if self.packets == 0 {
+            self.first_at = (at.packet, at.time);
         }
         self.end = self.end.max(at.time);
         self.packets = self.packets.saturating_add(1);
@@ -119,6 +123,8 @@ impl Queue {
                 packets: queue.packets,
                 bytes: queue.bytes,
                 total_ns: queue.total,
+                first_packet: queue.first_at.0,
+                first_time_ns: queue.first_at.1,
                 longest_ns: queue.longest,
                 longest_packet: queue.longest_at.0,
                 longest_time_ns: queue.longest_at.1,
@@ -150,6 +156,17 @@ mod tests {
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (200, 40)]), [(100, 100, 4)]);
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (199, 40)]), [], "99 ms");
         assert_eq!(rows(&[(130, 30), (150, 40), (200, 70)]), [], "three packets");
+    }
+
+    #[test]
+    fn a_row_names_the_first_packet_and_the_longest() {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        for (packet, time, queued) in [(7, 100, 0), (8, 130, 30), (9, 150, 40), (10, 180, 45), (11, 200, 40)] {
+            queue.packet(queued * MS, 100, At::new(packet, time * MS), (0, 1, 0), &mut cx);
+        }
+        queue.finish((0, 1, 0), &mut cx);
+        let table = &cx.queues;
+        assert_eq!((table.first_packet[0], table.first_time_ns[0], table.longest_packet[0]), (8, 130 * MS, 10));
     }
 
     #[test]

@@ -23,7 +23,7 @@ table!(
     /// One row per interval in which the packets of a direction were queued; bounded by `limits::QUEUES`.
     Queues, QueueRow {
         connection: u32, direction: u8, behind: u8, start_time_ns: i64, duration_ns: i64, packets: u32, bytes: u64,
-        total_ns: i64, longest_ns: i64, longest_packet: u32, longest_time_ns: i64,
+        total_ns: i64, first_packet: u32, first_time_ns: i64, longest_ns: i64, longest_packet: u32, longest_time_ns: i64,
     }
 );
 
