@@ -37,13 +37,20 @@ def choose(named: str | None, targets: Sequence[str]) -> str:
     `targets` are IP addresses. Raises UsageError for an unknown name.
     """
     if named:
-        known = [name for _, name in socket.if_nameindex()]
+        known = _list_names()
         if named != ANY and named not in known:
             raise UsageError(f"no interface has the name {named!r}; known: {', '.join(known)}, {ANY}")
         return named
     devices = {by_route(ip) for ip in targets}
     device = devices.pop() if len(devices) == 1 else None
     return device or ANY
+
+
+def _list_names() -> list[str]:
+    """List the interfaces of the network namespace that is recorded."""
+    if not tools.list_prefix():
+        return [name for _, name in socket.if_nameindex()]
+    return [str(link["ifname"]) for link in tools.answer("ip", "-j", "link", "show") or () if "ifname" in link]
 
 
 def by_route(ip: str) -> str | None:

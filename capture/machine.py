@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from . import clock, tools
@@ -63,8 +62,9 @@ SYSCTLS = (
 
 def sysctls() -> dict[str, str]:
     """Read the values of `SYSCTLS` in this network namespace, without those that this kernel lacks."""
-    found = ((name, tools.read("/proc/sys/" + name.replace(".", "/"))) for name in SYSCTLS)
-    return {name: " ".join(value.split()) for name, value in found if value is not None}
+    paths = {"/proc/sys/" + name.replace(".", "/"): name for name in SYSCTLS}
+    found = tools.read_settings(tuple(paths))
+    return {paths[path]: " ".join(value.split()) for path, value in found.items()}
 
 
 def addresses() -> list[str]:
@@ -177,7 +177,4 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _find_namespace() -> str | None:
-    try:
-        return str(Path("/proc/self/ns/net").readlink())
-    except OSError:
-        return None
+    return (tools.output("readlink", "/proc/self/ns/net") or "").strip() or None

@@ -28,6 +28,8 @@ class Plan:
     buffer_kib: int = 65_536
     rotate: Rotation | None = None
     user: str | None = None
+    namespace: str | None = None
+    """Path of the network namespace in which tcpdump runs; None for the present one."""
     mode: int = PRIVATE
     """Mode of all files."""
     patience_s: float = 5.0

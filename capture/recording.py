@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX
-from . import command, ending, machine, processes, savefile, tcpdump
+from . import command, ending, machine, namespaces, processes, savefile, tcpdump
 from .errors import RecordingError, UsageError
 from .keys import KeyLog
 from .output import LEAST_FREE, STDOUT, Output
@@ -323,6 +323,7 @@ class Recording:
             problems.append(f"{counts.dropped_by_interface:,} packets were dropped by the interface, before tcpdump")
         if counts and not counts.captured and not problems:
             problems.append("no packet matched the filter: check the port, the host and the interface")
+            problems += namespaces.list_hints(self.plan.namespace, self.plan.ports, self.plan.pids)
         if self._sampler and self._sampler.error:
             problems.append(self._sampler.error)
         descriptor = self._output.descriptor() if self._output else None

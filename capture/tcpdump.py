@@ -134,7 +134,15 @@ class Tcpdump:
         self._said: list[str] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD), *(_build_setpriv(user) if user else ()), *line],
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                str(GUARD),
+                *tools.list_prefix(),
+                *(_build_setpriv(user) if user else ()),
+                *line,
+            ],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,

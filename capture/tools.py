@@ -1,4 +1,7 @@
-"""Run small tools such as `ip`, and read files of /proc and /sys; any of them may be missing."""
+"""Run small tools such as `ip`, and read files of /proc and /sys; any of them may be missing.
+
+They run in the network namespace that is recorded, see `run_inside`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,32 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
 """Folders of tcpdump and ip on systems where they are not on a user's PATH."""
+
+
+_inside: list[str] = []
+"""Words in front of each tool, which let it run in another network namespace; one recording at a time sets them."""
+
+
+@contextmanager
+def run_inside(*words: str) -> Iterator[None]:
+    """Put words in front of every tool that runs during the block."""
+    _inside[:] = [find(words[0]) or words[0], *words[1:]]
+    try:
+        yield
+    finally:
+        _inside.clear()
+
+
+def list_prefix() -> list[str]:
+    """List the words that let a program run in the network namespace that is recorded; none for the present one."""
+    return list(_inside)
 
 
 def find(name: str) -> str | None:
@@ -25,7 +49,7 @@ def output(*arguments: str, timeout_s: float = 5.0) -> str | None:
         return None
     try:
         done = subprocess.run(
-            [path, *arguments[1:]],
+            [*_inside, path, *arguments[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -45,6 +69,15 @@ def answer(*arguments: str) -> Any:
         return json.loads(output(*arguments) or "null")
     except ValueError:
         return None
+
+
+def read_settings(paths: Sequence[str]) -> dict[str, str]:
+    """Read files of one line that may differ in each network namespace, without those that cannot be read."""
+    if not _inside:
+        return {path: text for path in paths if (text := read(path)) is not None}
+    script = 'for f; do [ -r "$f" ] && echo "$f $(cat "$f")"; done; :'  # the kernel gives a number in one read only'
+    lines = (output("sh", "-c", script, "sh", *paths) or "").splitlines()
+    return {path: text.strip() for path, _, text in (line.partition(" ") for line in lines)}
 
 
 def read(path: str) -> str | None:

@@ -56,6 +56,7 @@ HOW_TO = [
     "docs/reading-a-finding",
     "docs/recording-well",
     "docs/recording",
+    "docs/kubernetes",
     "docs/compare",
     "docs/two-captures",
     "docs/hops",

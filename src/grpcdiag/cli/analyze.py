@@ -37,6 +37,7 @@ from .support.config import announce, hide_methods
 from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
+from .support.stream import connect_stream
 from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def command(
     refuse_own_input(output, files)
     refuse_mixed_input(files)
     rules = parse_rules(fail_on or (), baseline=False)
+    files = connect_stream(files)
     records = read_records(client or ())
     analyse = partial(_analyze_shown, records=records, clock=clock)
     report = partial(

@@ -66,6 +66,16 @@ def command(
         str | None,
         typer.Option("-i", "--interface", metavar="IF", help="Interface. Default: the route to --target, or any."),
     ] = None,
+    netns: Annotated[
+        str | None,
+        typer.Option("--netns", metavar="NAME|PATH", help="Record in this network namespace; COMMAND stays outside."),
+    ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            "--container", metavar="ID|NAME", help="Record in the network namespace of this container or pod."
+        ),
+    ] = None,
     target: Annotated[
         list[str] | None,
         typer.Option("-t", "--target", metavar="HOST:PORT", help="Record traffic of this server; repeatable."),
@@ -136,7 +146,7 @@ def command(
     if sys.platform != "linux":
         fail("recording needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
     from ..analyzer import _core
-    from ..capture import filters, interfaces, tcpdump
+    from ..capture import filters, interfaces, namespaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
     from ..capture.output import STDOUT
     from ..capture.plan import Plan
@@ -156,34 +166,36 @@ def command(
     if pid and processes is Processes.auto:
         processes = Processes.on
     try:
-        targets = [interfaces.target(text) for text in target or []]
-        ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
-        hosts = [*ips, *(host or [])]
-        ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
-        plan = Plan(
-            arguments=tuple(arguments or ()),
-            output=output,
-            interface=interfaces.choose(interface, ips),
-            expression=filters.expression(ports, hosts, filter_),
-            ports=ports,
-            targets=tuple(ips),
-            snaplen=snaplen,
-            buffer_kib=buffer * 1024,
-            rotate=tcpdump.rotation(rotate) if rotate else None,
-            user=user,
-            mode=mode,
-            patience_s=linger,
-            sample_every_s=samples / 1000,
-            processes=processes.value,
-            pids=tuple(pid or ()),
-            keys="embedded" if embed_keys else "beside" if keys else "off",
-            also=tuple(also or ()),
-            version=_core.__version__,
-        )
-        filters.check(filter_ or "")  # alone first, so that the error names the user's filter
-        filters.check(plan.expression)
-        expected = expect_records(plan.arguments) if then else []
-        outcome = _record(plan, quiet)
+        with namespaces.entered(namespace := namespaces.locate(netns, container)):
+            targets = [interfaces.target(text) for text in target or []]
+            ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
+            hosts = [*ips, *(host or [])]
+            ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
+            plan = Plan(
+                arguments=tuple(arguments or ()),
+                output=output,
+                interface=interfaces.choose(interface, ips),
+                expression=filters.expression(ports, hosts, filter_),
+                ports=ports,
+                targets=tuple(ips),
+                snaplen=snaplen,
+                buffer_kib=buffer * 1024,
+                rotate=tcpdump.rotation(rotate) if rotate else None,
+                user=user,
+                namespace=namespace,
+                mode=mode,
+                patience_s=linger,
+                sample_every_s=samples / 1000,
+                processes=processes.value,
+                pids=tuple(pid or ()),
+                keys="embedded" if embed_keys else "beside" if keys else "off",
+                also=tuple(also or ()),
+                version=_core.__version__,
+            )
+            filters.check(filter_ or "")  # alone first, so that the error names the user's filter
+            filters.check(plan.expression)
+            expected = expect_records(plan.arguments) if then else []
+            outcome = _record(plan, quiet)
     except CommandError as error:
         fail(str(error), error.code)
     except UsageError as error:

@@ -44,7 +44,8 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE...",
         help="pcap or pcapng, plain or compressed; - for standard input. "
-        "Several files of one rotated capture in any order. analyze and rpcs also take captures of both ends.",
+        "Several files of one rotated capture in any order. analyze and rpcs also take captures of both ends. "
+        "analyze also takes tcp://HOST:PORT.",
     ),
 ]
 Ports = Annotated[

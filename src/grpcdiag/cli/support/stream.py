@@ -1,0 +1,84 @@
+"""Captures that another program sends over TCP: `tcp://HOST:PORT` takes the place of standard input."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from urllib.parse import urlsplit
+
+from .messages import UNREADABLE, fail, say
+
+SCHEME = "tcp://"
+CONNECT_S = 10.0
+"""Longest time to connect."""
+_DEAD_AFTER_S = 60
+"""A sender's host that answers no keepalive probe for so long is gone."""
+_PIECE = 1 << 18
+
+
+def connect_stream(files: list[str]) -> list[str]:
+    """Connect to the sender that the files name, and let standard input be what it sends; give the files to read."""
+    url = next((file for file in files if file.startswith(SCHEME)), None)
+    if url is None:
+        return files
+    if len(files) > 1:
+        fail(f"{url} is one capture: give it alone", 2)
+    connection = _connect(url)
+    source, target = os.pipe()
+    threading.Thread(target=copy, args=(connection, target, url), name="grpcdiag-stream", daemon=True).start()
+    os.dup2(source, 0)
+    os.close(source)
+    return ["-"]
+
+
+def _connect(url: str) -> socket.socket:
+    host, port = _parse(url)
+    try:
+        connection = socket.create_connection((host, port), CONNECT_S)
+    except OSError as error:
+        why = error.strerror or "no answer"
+        fail(
+            f"{url}: cannot connect: {why}: start the sender first, as `tcpdump -U -w - ... | nc -l {port}`", UNREADABLE
+        )
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", _DEAD_AFTER_S // 2), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+def _parse(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or url.lower() not in (f"{SCHEME}{host}:{port}", f"{SCHEME}[{host}]:{port}"):
+        fail(f"{url}: write tcp://HOST:PORT, as tcp://10.0.0.2:9000 or tcp://[::1]:9000", 2)
+    return host, port
+
+
+def copy(connection: socket.socket, target: int, url: str) -> None:
+    """Copy the stream until it ends or breaks. What came before a break is a truncated capture, which can be read."""
+    received = 0
+    try:
+        while piece := connection.recv(_PIECE):
+            received += len(piece)
+            _write(target, piece)
+    except BrokenPipeError:
+        return  # the reader has ended, and says why
+    except OSError as error:
+        say(f"{url}: the connection broke after {received:,} bytes: {error.strerror}")
+    else:
+        if not received:
+            say(f"{url}: the sender closed the connection and sent nothing")
+    finally:
+        os.close(target)
+        connection.close()
+
+
+def _write(target: int, piece: bytes) -> None:
+    while piece:
+        piece = piece[os.write(target, piece) :]

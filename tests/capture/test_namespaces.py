@@ -1,0 +1,175 @@
+"""`capture --netns` and `--container`: where a recording is made, and what is said of one made elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorder import capture, free_port, may_record, sidecar
+from support import REPOSITORY, run_here
+
+from grpcdiag.capture import containers, namespaces, savefile, tools
+from grpcdiag.capture.errors import UsageError
+
+WEB, DB, OLD = ("0a" * 32, "0b" * 32, "0c" * 32)
+CGROUPS = {
+    1: "0::/init.scope",
+    20: f"12:pids:/docker/{WEB}\n1:name=systemd:/docker/{WEB}",
+    21: f"0::/docker/{WEB}",
+    30: f"0::/system.slice/docker-{DB}.scope",
+    40: f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{'1a' * 32}.scope",
+    41: f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{'1b' * 32}.scope",
+    50: f"0::/kubepods.slice/kubepods-pod2.slice/crio-{'2a' * 32}.scope",
+    60: f"0::/machine.slice/libpod-{'3a' * 32}.scope/container",
+    70: "0::/default/redis-1",
+}
+"""What /proc/PID/cgroup has in containers of Docker, containerd, CRI-O, podman and ctr."""
+SPACES = {41: 40, 21: 20}
+"""Processes in the network namespace of another one."""
+TASKS = "run/containerd/io.containerd.runtime.v2.task"
+POD = {"io.kubernetes.cri.sandbox-name": "shop-7f"}
+MANIFESTS = re.findall(r"```yaml\n(.*?)```", (REPOSITORY / "docs" / "kubernetes.md").read_text(), re.DOTALL)
+STATES: dict[str, object] = {
+    f"var/lib/docker/containers/{WEB}/config.v2.json": {"ID": WEB, "Name": "/web"},
+    f"var/lib/docker/containers/{DB}/config.v2.json": {"ID": DB, "Name": "/db"},
+    f"var/lib/docker/containers/{OLD}/config.v2.json": {"ID": OLD, "Name": "/old"},
+    f"{TASKS}/k8s.io/{'1a' * 32}/config.json": {"annotations": POD},
+    f"{TASKS}/k8s.io/{'1b' * 32}/config.json": {"annotations": {**POD, "io.kubernetes.cri.container-name": "cart"}},
+    f"{TASKS}/default/redis-1/config.json": {"annotations": {"nerdctl/name": "redis"}},
+    f"run/containers/storage/overlay-containers/{'2a' * 32}/userdata/config.json": {
+        "annotations": {"io.kubernetes.pod.name": "pay-0"}
+    },
+    "var/lib/containers/storage/overlay-containers/containers.json": [{"id": "3a" * 32, "names": ["pod_web"]}],
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a machine with containers."""
+    root = tmp_path_factory.mktemp("root")
+    for pid, text in CGROUPS.items():
+        folder = root / f"proc/{pid}/ns"
+        folder.mkdir(parents=True)
+        (folder.parent / "cgroup").write_text(text + "\n")
+        (folder / "net").hardlink_to(root / f"proc/{SPACES[pid]}/ns/net") if pid in SPACES else (folder / "net").touch()
+    for name, state in STATES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(state))
+    broken = root / "var/lib/docker/containers/broken/config.v2.json"
+    broken.parent.mkdir()
+    broken.write_bytes(b'{"ID": \xff')
+    return root
+
+
+@pytest.mark.parametrize(
+    ("text", "pid"),
+    [
+        *[("web", 20), ("db", 30), (WEB, 20), (WEB[:12], 20), ("shop-7f", 40), ("cart", 40), ("1b1b1b1b", 40)],
+        *[("redis", 70), ("redis-1", 70), ("pay-0", 50), ("pod_web", 60), ("3a3a3a", 60)],
+    ],
+)
+def test_a_container_is_found_by_name_and_id(text: str, pid: int, root: Path) -> None:
+    found = containers.find(text, str(root))
+    assert SPACES.get(found, found) == pid
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("none", "no such name or id"), ("0a0a", "no such"), ("old", "none of its processes"), ("init.scope", "no such")],
+)
+def test_a_container_that_is_not_there(text: str, why: str, root: Path) -> None:
+    with pytest.raises(UsageError, match=why):
+        containers.find(text, str(root))
+
+
+def test_one_name_of_several_containers(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "proc").symlink_to(root / "proc")
+    for id_ in (WEB, DB):
+        path = tmp_path / f"{TASKS}/k8s.io/{id_}/config.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"annotations": {"io.kubernetes.cri.container-name": "app"}}))
+    with pytest.raises(UsageError, match="several containers: 0a0a0a0a0a0a, 0b0b0b0b0b0b"):
+        containers.find("app", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--netns", "/dev/null"], "/dev/null is not a network namespace"),
+        (["--netns", "/proc/self/ns/pid"], "/proc/self/ns/pid is not a network namespace"),
+        (["--netns", "no-such-name"], "/run/netns/no-such-name: No such file or directory"),
+        (["--netns", "a", "--container", "b"], "give one"),
+    ],
+)
+def test_what_is_no_network_namespace(words: list[str], why: str) -> None:
+    done = run_here("capture", *words, "-p", "1", "--", "true")
+    assert (done.code, why in done.err) == (2, True), done.err
+
+
+@pytest.fixture
+def space() -> Iterator[str]:
+    """A named network namespace with a loopback device."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes network namespaces")
+    may_record()
+    name = f"grpcdiag-test-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True)
+    if made.returncode:
+        pytest.skip("network namespaces cannot be made here")
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+SENDS = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'ping', ('127.0.0.1', 9))"
+"""No program listens there, so the kernel answers with ICMP."""
+
+
+def test_tcpdump_enters_and_the_command_stays_outside(space: str, tmp_path: Path) -> None:
+    file = tmp_path / "run.pcap"
+    command = f'readlink /proc/self/ns/net; ip netns exec {space} {sys.executable} -c "{SENDS}"'
+    done = capture("--netns", space, "-o", str(file), "-i", "lo", "-p", "9", "--", "sh", "-c", command)
+    assert done.stdout.strip() == str(Path("/proc/self/ns/net").readlink())
+    assert savefile.look(os.open(file, os.O_RDONLY)).packets == 1, done.stderr
+    host = sidecar(file)["host"]
+    assert host["network_namespace"] not in (None, done.stdout.strip())
+    assert host["addresses"] == ["127.0.0.1", "::1"]
+    assert "net.ipv4.tcp_rmem" in host["sysctls"]
+    assert not tools.list_prefix()
+
+
+def test_a_recording_without_packets_names_processes_of_other_namespaces(space: str) -> None:
+    port = free_port()
+    listens = (
+        f"import socket, sys; server = socket.create_server(('127.0.0.1', {port})); print(flush=True); sys.stdin.read()"
+    )
+    words = ["ip", "netns", "exec", space, sys.executable, "-c", listens]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None and server.stdout.readline()
+        (hint,) = namespaces.list_hints(None, [port], [])
+        assert f"--netns /proc/{server.pid}/ns/net" in hint and "has a TCP socket with that port" in hint
+        assert namespaces.list_hints(None, [1], [server.pid]) == [
+            hint.replace(" and has a TCP socket with that port", "")
+        ]
+        assert not namespaces.list_hints(f"/run/netns/{space}", [port], [server.pid])
+        server.stdin and server.stdin.close()
+
+
+@pytest.mark.parametrize("text", MANIFESTS, ids=range(len(MANIFESTS)))
+def test_manifests_are_what_kubernetes_takes(text: str) -> None:
+    manifest = pytest.importorskip("yaml").safe_load(text)
+    if manifest["kind"] != "Role":
+        spec = manifest["spec"].get("template", manifest)["spec"]
+        own = next(one for one in spec["containers"] if one["name"] == "grpcdiag")
+        assert not spec["automountServiceAccountToken"] and own["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    validate = pytest.importorskip("kubernetes_validate")  # it brings the schemas of all versions, 108 MB
+    validate.validate(manifest, str(validate.latest_version()), strict=True)
