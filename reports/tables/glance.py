@@ -10,6 +10,7 @@ import polars as pl
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
+from rich.text import Text
 
 from ...analyzer.decode.runner import Origin
 from ...analyzer.model.text import duration
@@ -185,6 +186,11 @@ def _take(text: Iterable[str], width: int) -> str:
             break
         taken += character
     return taken
+
+
+def style_bar(bar: str) -> Text:
+    """Colour a bar's letters by their causes."""
+    return Text.assemble(*(("".join(some), f"{_STYLES[letter]} reverse") for letter, some in groupby(bar)))
 
 
 def _colour(bar: str) -> str:
