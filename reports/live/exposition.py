@@ -24,7 +24,7 @@ class Exposition:
 
             timeout = 10
 
-            def do_GET(self) -> None:  # noqa: N802: the name that http.server calls
+            def do_GET(self) -> None:
                 """Answer with the text, or 404."""
                 if self.path.partition("?")[0] != "/metrics":
                     self.send_error(404, "only /metrics is here")

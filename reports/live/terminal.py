@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from ...analyzer.model.text import duration, safe, size, utc
-from ..tables.glance import draw_bar, shorten, style_bar
+from ..tables.glance import draw_bar, name_letters, shorten, style_bar
 from .snapshot import SPANS_S, ConnectionRow, MethodRow, Shown, Snapshot
 
 _NAME = 44
@@ -27,9 +27,11 @@ class Row(NamedTuple):
     """A row of the table."""
 
     name: str
-    cells: tuple[str | Text, ...]
+    figures: tuple[str, ...]
+    bar: str
+    """Time by cause."""
     weights: tuple[float, ...]
-    """What each cell is sorted by."""
+    """What each column behind the name is sorted by."""
 
 
 class Source(Protocol):
@@ -65,18 +67,20 @@ class Live(App[None]):
     TITLE = "grpcdiag watch"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #state, #verdict, #findings { height: auto; padding: 0 1; }
+    #state, #verdict, #legend, #findings { height: auto; padding: 0 1; }
+    #findings { text-wrap: nowrap; text-overflow: ellipsis; }
     #rows { height: 1fr; }
     #filter { display: none; height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "quit", "Quit", priority=True),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
         ("space", "freeze", "Freeze"),
         ("s", "sort", "Sort"),
         ("w", "window", "Window"),
         ("c", "connections", "Methods/connections"),
         ("slash", "filter", "Filter"),
-        ("enter", "timeline", "Slowest call"),
+        Binding("enter", "select_cursor", "Slowest call"),
     ]
 
     def __init__(self, source: Source) -> None:
@@ -94,6 +98,7 @@ class Live(App[None]):
         yield Static("waiting for packets", id="state")
         yield Static("", id="verdict")
         yield DataTable[str | Text](id="rows", cursor_type="row", zebra_stripes=True)
+        yield Static("", id="legend")
         yield Input(placeholder="part of a method or address", id="filter")
         yield Static("", id="findings")
         yield Footer()
@@ -109,7 +114,7 @@ class Live(App[None]):
         try:
             while self.is_running and (snapshot := self._source.step()) is not None:
                 self.call_from_thread(self._take, snapshot)
-        except Exception as error:  # noqa: BLE001: the command reports it when the terminal is its own again
+        except Exception as error:  # the command reports it when the terminal is its own again
             self.error = error
             self.call_from_thread(self.exit)
         else:
@@ -131,19 +136,22 @@ class Live(App[None]):
         self.query_one("#state", Static).update(self._describe_state(self._last))
         self.query_one("#verdict", Static).update(Text(safe(self._last.verdict)))
         self.query_one("#findings", Static).update(_list_findings(self._last))
+        rows = self._list_rows(self._last)
+        self.query_one("#legend", Static).update(Text(name_letters("".join(row.bar for row in rows)), style="dim"))
         table = self.query_one("#rows", DataTable)
         place = table.cursor_row
         table.clear(columns=True)
         table.add_columns(*self._columns)
-        for row in self._list_rows(self._last):
-            table.add_row(shorten(row.name, _NAME), *row.cells, key=row.name)
+        for row in rows:
+            figures = (Text(cell, justify="right") for cell in row.figures)
+            table.add_row(shorten(row.name, _NAME), *figures, style_bar(row.bar), key=row.name)
         table.move_cursor(row=place)
 
     def _describe_state(self, now: Snapshot) -> Text:
         lost = "" if not now.dropped_packets else f"; {now.dropped_packets:,} packets lost by the recording"
         state = "ended" if self._ended else "frozen" if self._frozen else f"{utc(now.time_ns)[:-7]} UTC"
         rate = f"{now.packets_per_s:,.0f} packets/s, {size(now.bytes_per_s)}/s"
-        window = f"last {SPANS_S[self._window]} s, by {self._columns[self._sort]}"
+        window = f"last {SPANS_S[self._window]} s, sorted by {self._columns[self._sort]}"
         return Text(f"{state}  {rate}  {window}{lost}", style="bold")
 
     @property
@@ -214,29 +222,24 @@ class Live(App[None]):
 def _describe_method(one: MethodRow, window: str) -> Row:
     figures = one.windows.get(window)
     if figures is None:
-        return Row(safe(one.method), ("0", f"{one.in_flight:,}", *("-",) * 4), (0, one.in_flight, 0, 0, 0, 0))
+        return Row(safe(one.method), ("0", f"{one.in_flight:,}", "-", "-", "-"), "", (0, one.in_flight, 0, 0, 0, 0))
     cells = (
         f"{figures.rpcs_per_s:,.1f}",
         f"{one.in_flight:,}",
         f"{figures.failed_per_s:,.1f}",
         duration(figures.p50_ns),
         duration(figures.p99_ns),
-        style_bar(draw_bar(dict(figures.budget))),
     )
+    bar = draw_bar(dict(figures.budget))
     times = (figures.p50_ns or 0, figures.p99_ns or 0, sum(figures.budget.values()))
-    return Row(safe(one.method), cells, (figures.rpcs_per_s, one.in_flight, figures.failed_per_s, *times))
+    return Row(safe(one.method), cells, bar, (figures.rpcs_per_s, one.in_flight, figures.failed_per_s, *times))
 
 
 def _describe_connection(one: ConnectionRow, window: str) -> Row:
     rate = one.rpcs_per_s.get(window, 0.0)
-    cells = (
-        f"{rate:,.1f}",
-        f"{one.packets_per_s:,.0f}",
-        f"{one.retransmitted_packets:,}",
-        style_bar(draw_bar(dict(one.budget))),
-    )
+    cells = (f"{rate:,.1f}", f"{one.packets_per_s:,.0f}", f"{one.retransmitted_packets:,}")
     weights = (rate, one.packets_per_s, one.retransmitted_packets, sum(one.budget.values()))
-    return Row(f"{one.client} > {one.server}", cells, weights)
+    return Row(f"{one.client} > {one.server}", cells, draw_bar(dict(one.budget)), weights)
 
 
 def _list_findings(now: Snapshot) -> Text:
@@ -248,7 +251,8 @@ def _list_findings(now: Snapshot) -> Text:
 
 
 def _describe_finding(one: Shown, now_ns: int) -> Text:
-    since = duration((one.gone_time_ns or now_ns) - one.since_time_ns)
+    seconds = round(((one.gone_time_ns or now_ns) - one.since_time_ns) / 1e9)
     if one.gone_time_ns is not None:
-        return Text(f"gone      {one.id}: it was there for {since}", style="dim")
-    return Text(f"{one.severity:<9} {one.id}: {safe(one.title)} (for {since})", style=_SEVERITIES[one.severity])
+        return Text(f"gone      {one.id}: {safe(one.title)} (it was there for {seconds:,} s)", style="dim")
+    since = f"for {seconds:,} s" if seconds else "new"
+    return Text(f"{one.severity:<9} {one.id}: {safe(one.title)} ({since})", style=_SEVERITIES[one.severity])

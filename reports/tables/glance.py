@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -119,7 +119,7 @@ class Glance:
 
     def list_causes(self) -> str:
         """Say which letters of the bars shown stand for what; empty without bars."""
-        return ", ".join(f"{letter} {cause}" for cause, letter in LETTERS.items() if letter in self._letters)
+        return name_letters(self._letters)
 
     def _format(self, column: pl.Series) -> list[str]:
         values = column.to_list()
@@ -186,6 +186,11 @@ def _take(text: Iterable[str], width: int) -> str:
             break
         taken += character
     return taken
+
+
+def name_letters(letters: Container[str]) -> str:
+    """Say which letters of bars stand for what."""
+    return ", ".join(f"{letter} {cause}" for cause, letter in LETTERS.items() if letter in letters)
 
 
 def style_bar(bar: str) -> Text:
