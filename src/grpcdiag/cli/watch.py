@@ -53,7 +53,7 @@ def command(
     """
     if file is None and not sys.platform.startswith("linux"):
         fail("recording needs Linux: pipe a capture into grpcdiag watch -", CANNOT_RECORD)
-    on_terminal = not as_json and sys.stdout.isatty()
+    on_terminal = not as_json and sys.stdout.isatty() and _has_view(quiet)
     with Raising(), decoding(), contextlib.ExitStack() as stack:
         served = stack.enter_context(_serve(openmetrics, quiet)) if openmetrics else None
         if file is None:
@@ -70,6 +70,16 @@ def command(
             _show(watcher)
         else:
             _write_lines(watcher, as_json=as_json)
+
+
+def _has_view(quiet: bool) -> bool:
+    """Say whether the library of the live view is installed; without it lines are written."""
+    from importlib.util import find_spec
+
+    found = find_spec("textual") is not None
+    if not found and not quiet:
+        say("one line per interval; for the live view: pip install 'grpcdiag[watch]'")
+    return found
 
 
 def _know_nothing() -> int | None:
