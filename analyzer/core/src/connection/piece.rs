@@ -6,6 +6,7 @@ use crate::grpc::piece::{begin_piece, note_names, report_open};
 use crate::store::context::Context;
 use crate::store::strings::UsedNames;
 use crate::tcp::connection::{Counters, Recovery};
+use crate::tcp::unanswered::Outage;
 
 use super::{CaptureEnd, Connection, Ended, push_closings, push_unanswered, push_undelivered, summary};
 
@@ -92,6 +93,7 @@ impl Connection {
         http2.begin_piece(cx);
         begin_piece(http2);
         self.tcp.counters.recovery = Recovery::default();
+        self.tcp.counters.outage = Outage::default();
         let first_packet = self.id();
         self.before = Some(Box::new(Before { first_packet, counters: self.tcp.counters, cut }));
     }

@@ -32,11 +32,18 @@ impl Sighting {
 }
 
 /// Equal errors.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kind {
     reporter: Address,
     row: IcmpErrorRow,
     recent: [Sighting; RECENT],
+}
+
+impl Kind {
+    fn key(&self) -> Key {
+        let row = &self.row;
+        (row.connection, usize::from(row.direction), self.reporter, row.kind, row.code, row.mtu)
+    }
 }
 
 /// The errors so far: equal ones have one row.
@@ -85,24 +92,24 @@ impl Collected {
 
     /// Gives connections the numbers that `numbers` has in the place of their old ones.
     pub fn renumber(&mut self, numbers: &[u32]) {
-        for (_, row) in &mut self.rows {
+        for Kind { row, .. } in &mut self.kinds {
             row.connection = numbers.get(row.connection as usize).copied().unwrap_or(u32::MAX);
         }
     }
 
     /// Takes the errors of the next piece in.
     pub fn absorb(&mut self, next: Self) {
-        let key = |(reporter, row): &(Address, IcmpErrorRow)| {
-            (row.connection, usize::from(row.direction), *reporter, row.kind, row.code, row.mtu)
-        };
-        self.places = self.rows.iter().map(key).zip(0..).collect();
-        for one in next.rows {
-            if let Some((_, row)) = self.places.get(&key(&one)).and_then(|&place| self.rows.get_mut(place)) {
-                row.messages += one.1.messages;
-                (row.last_packet, row.last_time_ns) = (one.1.last_packet, one.1.last_time_ns);
-            } else if self.rows.len() < limits::ICMP_ERRORS {
-                self.places.insert(key(&one), self.rows.len());
-                self.rows.push(one);
+        self.places = self.kinds.iter().map(Kind::key).zip(0..).collect();
+        self.not_listed += next.not_listed;
+        for kind in next.kinds {
+            if let Some(Kind { row, .. }) = self.places.get(&kind.key()).and_then(|&place| self.kinds.get_mut(place)) {
+                row.messages += kind.row.messages;
+                (row.last_packet, row.last_time_ns) = (kind.row.last_packet, kind.row.last_time_ns);
+            } else if self.kinds.len() < limits::ICMP_ERRORS {
+                self.places.insert(kind.key(), self.kinds.len());
+                self.kinds.push(kind);
+            } else {
+                self.not_listed += u64::from(kind.row.messages);
             }
         }
     }

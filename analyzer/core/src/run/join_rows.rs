@@ -45,7 +45,8 @@ fn join_connections(before: &ConnectionRow, after: &ConnectionRow) -> Connection
     row.congestion_after_loss_ns = row.congestion_after_loss_ns.wrapping_add(before.congestion_after_loss_ns);
     row.late_packets = row.late_packets.max(before.late_packets);
     keep_larger!(row, before: (max_concurrent_rpcs,),
-        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet));
+        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet),
+        (outage_ns, outage_time_ns, outage_from_packet, outage_to_packet, outage_direction));
     row
 }
 

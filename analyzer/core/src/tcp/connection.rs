@@ -61,6 +61,7 @@ impl Counters {
             timeouts: self.timeouts.wrapping_sub(before.timeouts),
             needless: self.needless.wrapping_sub(before.needless),
             recovery: self.recovery,
+            outage: self.outage,
             duplicates: self.duplicates.wrapping_sub(before.duplicates),
             keep_alives: self.keep_alives.wrapping_sub(before.keep_alives),
             out_of_order: self.out_of_order.wrapping_sub(before.out_of_order),
