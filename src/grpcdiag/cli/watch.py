@@ -63,7 +63,7 @@ def command(
         from ..analyzer.live import LiveCapture
         from .support.watching import Watcher
 
-        options = how(None if file is None else port, keylog, None)
+        options = how([] if file is None else [file], None if file is None else port, keylog, None)
         live = stack.enter_context(LiveCapture(source, history=Watcher.count_pieces(every), **options))
         watcher = Watcher(live, every, now=file in (None, "-"), dropped=dropped, served=served)
         if on_terminal:

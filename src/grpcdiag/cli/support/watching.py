@@ -31,7 +31,7 @@ class Watcher:
         self._live, self._every_s, self._now, self._dropped = live, every_s, now, dropped
         self._served = served
         self._history = History()
-        self._end_ns: int | None = None
+        self._until_ns = 0
 
     @staticmethod
     def count_pieces(every_s: float) -> int:
@@ -47,7 +47,6 @@ class Watcher:
         if self._served is not None:
             self._served.text = render(parts[SPANS_S[-1]].analysis)
         window = self._live.window(1)
-        self._end_ns = window.end_ns
         packets = self._live.state().packets
         return take_snapshot(parts, self._history, time_ns=window.end_ns, packets=packets, dropped=self._dropped())
 
@@ -56,17 +55,21 @@ class Watcher:
         if self._now:
             self._live.read(self._every_s)
             self._live.cut(time.time_ns() - LATE_NS)
-        elif self._end_ns is None:  # the first packet's time is not known yet
-            self._live.read_until(0)
-            self._live.cut()
         else:
-            until = self._end_ns + round(self._every_s * _NS)
-            self._live.read_until(until)
-            self._live.cut(until)
+            self._until_ns = self._until_ns or self._find_begin()
+            self._until_ns += round(self._every_s * _NS)
+            self._live.read_until(self._until_ns)
+            self._live.cut(self._until_ns)
+
+    def _find_begin(self) -> int:
+        """Find the time of the first packet; 0 when there is none."""
+        self._live.read_until(-(1 << 63))
+        return self._live.next_time_ns or 0
 
     def _make_part(self, length: int) -> Part:
         window = self._live.window(max(1, round(length / self._every_s)))
-        return Part(window.analyze(), max(0.0, (window.end_ns - window.begin_ns) / _NS), dict(_count_open(window)))
+        seconds = max(0.0, (window.end_ns - (window.begin_ns or window.end_ns)) / _NS)
+        return Part(window.analyze(), seconds, dict(_count_open(window)))
 
     def __iter__(self) -> Iterator[Snapshot]:
         """Give figures until the stream is over."""
