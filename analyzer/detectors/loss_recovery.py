@@ -49,7 +49,8 @@ without retransmissions.
 
 What to do
 ----------
-First find where packets get lost: interface and queue drops at both ends (`ethtool -S`, `tc -s qdisc`, `nstat`),
+If a network queue stood when packets were lost, read `network-queueing` first: a queue that is full drops packets.
+Otherwise find where packets get lost: interface and queue drops at both ends (`ethtool -S`, `tc -s qdisc`, `nstat`),
 policers, the path between.
 
 Where the loss cannot be avoided, use a congestion control that does not take every loss for congestion:
@@ -228,7 +229,7 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
             "https://github.com/grpc/grpc/issues/19126",
         ),
         verdict=(
-            _write_verdict(cost, metrics, share)
+            _write_verdict(tables, cost, metrics, share)
             if cut is None
             else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%} of "
             "their time): look for what cut the path or stopped that host."
@@ -331,11 +332,25 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
     return text + _icmp.describe_too_big(tables, cost.rows)
 
 
-def _write_verdict(cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
+def _find_queue(tables: Tables, cost: _Cost) -> int:
+    """Find the longest time in a network queue that stood when the longest recovery's packet was lost; 0 for none."""
+    connections, queues = tables.connections, tables.queues
+    row = int(cost.rows[0])
+    lost = int(connections.recovery_time_ns[row] - connections.recovery_ns[row])
+    stood = (queues.start_time_ns <= lost) & (queues.start_time_ns + queues.duration_ns >= lost)
+    return int(queues.longest_ns[stood & (queues.connection == row)].max(initial=0))
+
+
+def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
+    queue = _find_queue(tables, cost)
+    advice = "find where packets are dropped."
+    if queue:
+        held = f"a network queue of up to {milliseconds(queue)} stood then"
+        advice = f"{held}. Full queues drop packets: pace large messages, or use fq_codel."
     window = f", {milliseconds(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
     return (
         f"Packet loss ({metrics['retransmitted_share']:.1%} of packets retransmitted) cost "
-        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%}){window}: find where packets are dropped."
+        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%}){window}: {advice}"
     )
 
 

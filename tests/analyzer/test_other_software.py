@@ -20,6 +20,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "not": ["receive-window-stall", "stream-window-stall"],
         "never": ["tcp_rmem"],
     },
+    "bloat-same-lossy": {"must": ["network-queueing"], "says": ["a network queue of up to 610 ms stood then"]},
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
@@ -40,6 +41,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
     "grpcio-mtu": {"verdict": ["mtu-black-hole"], "not": ["peer-unreachable"]},
+    "grpcio-frozen": {"must": ["synchronised-stall"], "statuses": {"OK": 103, "DEADLINE_EXCEEDED": 6}},
+    "grpcio-outage": {
+        "verdict": ["loss-recovery"],
+        "not": ["synchronised-stall", "server-latency"],
+        "statuses": {"OK": 100, "DEADLINE_EXCEEDED": 3, "CANCELLED": 6},
+        "says": ["No packet of server 10.77.2.1 arrived for 3,180 ms"],
+    },
     "grpcio-retries": {"verdict": ["retry-storm"], "statuses": {"OK": 20, "UNAVAILABLE": 40}},
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
     "grpclib-deadline": {

@@ -18,9 +18,9 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets, Tables
 
-FIRES_ON = ["lab/loss-recovery"]
+FIRES_ON = ["lab/loss-recovery", "wild/ghz-outage", "wild/grpcio-outage"]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause"]
+QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause", "wild/grpcio-frozen"]
 """Recorded captures on which it must not."""
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"

@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::store::budget::{Budget, Cause};
+use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
 use crate::tcp::unanswered::Unanswered;
@@ -344,12 +345,10 @@ impl Call {
         let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
         let asked = turn.passed && !self.is_inside(side);
         let resent = queues[1 - side].last_resent_before(self.position, self.since, answered).filter(|_| asked);
-        let turn = &if let Some(time) = resent {
+        if let Some(time) = resent {
             self.charge(time, Cause::LossRecovery);
-            *turn
-        } else {
-            self.charge_outage(turn, transport.outages[1 - side], came)
-        };
+        }
+        let turn = &self.charge_outage(turn, transport.outages[1 - side], came, resent.is_some());
         let start = self.since;
         if turn.passed && turn.near_rtt > 0 {
             self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
@@ -363,9 +362,11 @@ impl Call {
     }
 
     /// Accounts an outage up to `came`, and returns the rest of the turn. Before it the side was waited for as ever; in it
-    /// nothing of the side could come; what had been lost came within a round trip after.
-    fn charge_outage(&mut self, turn: &Turn, (from, to): (i64, i64), came: i64) -> Turn {
-        if to <= self.since || self.is_inside(0) || self.is_inside(1) {
+    /// nothing of the side could come; what had been lost came within a round trip after. What was `resent` arrived, unless
+    /// the outage lasted for longer than an ACK of it may be put off.
+    fn charge_outage(&mut self, turn: &Turn, (from, to): (i64, i64), came: i64, resent: bool) -> Turn {
+        let arrived = resent && to.saturating_sub(self.since) <= turn.near_rtt.saturating_add(RTO_MIN);
+        if to <= self.since || arrived || self.is_inside(0) || self.is_inside(1) {
             return *turn;
         }
         self.charge_plain(self.since, turn, came.min(from));

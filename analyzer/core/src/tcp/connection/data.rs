@@ -106,14 +106,15 @@ impl Connection {
     pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
         let segment_size = self.segment_size(side);
         let timeout = self.is_timeout(side, self.halves[side].last_data_time, at);
+        let end = offset + i64::from(segment.payload_len);
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
         if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
-            half.sent_again.push(offset);
+            half.sent_again.push((offset, end));
         }
         half.rtt.retransmitted();
-        let repeats_first = offset <= half.acked && half.acked < offset + i64::from(segment.payload_len);
+        let repeats_first = offset <= half.acked && half.acked < end;
         if repeats_first && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at) {
             self.transport.lost_since[side].get_or_insert((half.acked, since));
             self.transport.too_long[side] = half.undelivered.is_too_long();
@@ -130,7 +131,7 @@ impl Connection {
             self.counters.recovery = Recovery { ns, from_packet, to: at };
         }
         half.congestion.lost(offset, half.highest, segment_size, timeout);
-        self.transport.queues[side].resent(offset, at.time, segment.timestamps.map(|(clock, _)| clock));
+        self.transport.queues[side].resent(offset..end, at.time, segment.timestamps.map(|(clock, _)| clock));
     }
 
     /// Bytes of `side` that it has not sent before: waits end here, and flights begin.

@@ -216,9 +216,10 @@ impl Connection {
         if let Some(&(left, right)) = segment.sack.as_slice().first()
             && peer.offset(right) <= offset
         {
-            let twice = peer.offset(left);
+            let twice = peer.offset(left)..peer.offset(right);
+            let again = |&(first, end): &(i64, i64)| first == twice.start && end <= twice.end;
+            let sent_again = peer.sent_again.iter().position(again);
             self.transport.queues[1 - side].was_not_missing(twice);
-            let sent_again = peer.sent_again.iter().position(|&again| again == twice);
             if let Some(place) = sent_again {
                 peer.sent_again.swap_remove(place);
                 self.counters.needless += 1;
