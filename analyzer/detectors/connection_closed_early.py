@@ -32,7 +32,8 @@ What to do
 ----------
 By the code:
 
-- ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`.
+- ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`. Servers also send it for too many RST_STREAMs
+  (CVE-2023-44487): the report counts them. Find out why so many calls are given up.
 - PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy.
 - NO_ERROR followed by a close of the client at once: look for a newer version of its library.
 - NO_ERROR followed by a close of the server that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
@@ -203,7 +204,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}",
+        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words} {_advise(tables, ends[0], drained)}",
@@ -218,6 +219,19 @@ def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
         f"{len(lost):,} of {tables.rpc_count:,} RPCs on {connections} had no response when their connection ended; "
         f"together they had waited {waited}."
     )
+
+
+def _describe_resets(tables: Tables, end: _End) -> str:
+    """Say how many RPCs a peer had reset for which the GOAWAY asks it to send less; nothing for none."""
+    goaways, failures, rpcs = tables.goaways, tables.failures, tables.rpcs
+    if end.goaway < 0 or common.error_name(int(goaways.code[end.goaway])) != "ENHANCE_YOUR_CALM":
+        return ""
+    peer = 1 - int(goaways.direction[end.goaway])
+    on = (rpcs.connection[failures.rpc] == end.connection) & (failures.reset_by == peer)
+    ends = rpcs.start_time_ns[failures.rpc] + rpcs.duration_ns[failures.rpc]
+    resets = int((on & (ends <= goaways.time_ns[end.goaway])).sum())
+    of = count(int(tables.connections.rpcs[end.connection]), "RPC")
+    return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
 def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:

@@ -213,18 +213,21 @@ def test_nothing_but_syns_proves_little(tmp_path: Path) -> None:
     assert "3 SYNs in all" in finding.explanation
 
 
+@pytest.mark.parametrize("payload", [PREFACE, CLIENT_HELLO])
 @pytest.mark.parametrize(("waited_ns", "fires"), [(S - MS, False), (S + 10 * MS, True)])
-def test_a_silent_server_counts_after_a_second(tmp_path: Path, waited_ns: int, fires: bool) -> None:
+def test_a_silent_server_counts_after_a_second(tmp_path: Path, waited_ns: int, fires: bool, payload: bytes) -> None:
+    """The path may have dropped its certificate, which fills packets; SETTINGS do not."""
     asked = START_NS + 2 * RTT_NS
     packets = [
         *shake_hands(START_NS, 41_000),
-        packet(asked, 41_000, ACK, payload=PREFACE),
+        packet(asked, 41_000, ACK, payload=payload),
         packet(asked + waited_ns, 41_000, FIN | ACK),
     ]
     finding = found(detector, [file_of(tmp_path, packets)])
     assert (finding is not None) == fires
     if finding:
         assert finding.metrics["silent_attempts"] == 1
+        assert finding.verdict.endswith("or the path drops full-size packets.") == (payload == CLIENT_HELLO)
 
 
 def test_other_ports_do_not_count_beside_grpc(tmp_path: Path) -> None:
