@@ -41,6 +41,8 @@ SCRIPTS = (
     "main.js",
 )
 """Parts of the page's own script, in the order in which they run."""
+PLAIN_SCRIPTS = ("tools.js", "plain.js")
+"""Those of a page of text and tables."""
 LIBRARY = "echarts.min.js"
 """Apache ECharts as released."""
 _RISING = ("start_ns", "time_ns", "packet", "first_packet", "last_packet", "stopped_at_packet", "stream")
@@ -51,7 +53,7 @@ _MOST_OPTIONS = 500
 def build_page(analysis: Analysis, page: PageData) -> str:
     """Build the page as text."""
     layout, columns = packed(_list_tables(page), _RISING)
-    style, library, script = asset("style.css"), _read_vendored(LIBRARY), _join_scripts()
+    style, library, script = asset("style.css"), _read_vendored(LIBRARY), join_scripts(SCRIPTS)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
     )
@@ -96,8 +98,9 @@ def _read_vendored(name: str) -> str:
 
 
 @functools.cache
-def _join_scripts() -> str:
-    parts = "\n".join(asset(name) for name in SCRIPTS)
+def join_scripts(names: tuple[str, ...]) -> str:
+    """Join scripts of the page to one that shares no names with others."""
+    parts = "\n".join(map(asset, names))
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 

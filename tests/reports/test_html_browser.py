@@ -18,6 +18,8 @@ from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.analyzer.views.page_data import Bounds, collect_page_data
 from grpcdiag.fixtures.bench.multiply import multiply
 from grpcdiag.reports import html
+from grpcdiag.reports.compare import html as compare_html
+from grpcdiag.reports.compare.comparison import compare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -420,6 +422,16 @@ def test_tools_around_the_text(opened: Opened) -> None:
     wait_until(lambda: span(view) == seen)
     view.evaluate("location.hash = '#finding-2'")
     wait_until(lambda: view.locator("#finding-2").get_attribute("open") is not None)
+
+
+def test_a_page_of_tables_has_the_same_tools(opened: Opened) -> None:
+    runs = [analyze([recorded(f"{name}.pcap")]) for name in ("rpc-errors", "impl-java")]
+    view = opened(compare_html.render(compare(runs, [])), ready=False)
+    view.click("[data-theme-choice=dark]")
+    assert view.evaluate("document.documentElement.dataset.theme") == "dark"
+    rows = view.locator(".scroll tbody tr")
+    view.fill("#search", "p99")
+    assert 0 < rows.filter(visible=True).count() < rows.count()
 
 
 def test_80_rpcs(opened: Opened, tmp_path: Path) -> None:

@@ -1,16 +1,5 @@
 // Shows details of a selected item: words, figures, packets. Everything is built as elements, never as markup.
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name === "dataset") Object.assign(made.dataset, value);
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made[name] = value;
-  }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
 function figures(pairs) {
   const rows = pairs.filter(([, value]) => value !== null).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   return element("dl", { className: "metrics" }, ...rows);

@@ -105,7 +105,6 @@ function significant(value) {
 const seconds = (ns, digits = 6) => `${(ns / 1e9).toFixed(digits)} s`;
 const bytes = (number) => `${number.toLocaleString("en")} B`;
 const percent = (share) => `${(share * 100).toFixed(1)} %`;
-const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const status = (model, code) => model.facts.statuses[code] ?? "unknown";
 const partName = (part) => part.replace("_", " ");
 const frameName = (model, kind) => model.facts.frames[Math.min(kind, model.facts.frames.length - 1)];
