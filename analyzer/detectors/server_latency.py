@@ -34,7 +34,7 @@ server if the same client has other servers whose mean is less than half of it.
 When it cannot tell
 -------------------
 The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. With a
-record of its threads (`capture --processes on`) the finding says for what they waited, of a tail in the longest calls.
+record of its threads (`capture --pid`) the finding says for what they waited, of a tail in the longest calls.
 It is withdrawn if they mostly waited for processors, or were stopped by a CPU quota.
 
 Packet loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took

@@ -78,7 +78,7 @@ def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, 
     else:
         parts += tls.parts(analysis, most=1, ways=False)
     if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes)]
+        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -125,7 +125,7 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
         else tls.parts(analysis)
     )
     if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes)]
+        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -195,8 +195,10 @@ def _describe_clock(clock: HostClock) -> str:
     return f"; its clock was synchronised, wrong by at most {duration(clock.max_error_ns)} ({by})"
 
 
-def _show_processes(processes: Sequence[ProcessFacts]) -> Iterator[RenderableType]:
+def _show_processes(processes: Sequence[ProcessFacts], recording: RecordingFacts | None) -> Iterator[RenderableType]:
     yield Text(f"threads: {HEAD}", style="bold")
+    if recording and recording.record_cost_ns:
+        yield Text(f"  recording them took {duration(recording.record_cost_ns)} of processor time")
     for line in describe_processes(processes):
         yield Padding(Text(safe(line)), (0, 0, 0, 2))
 
