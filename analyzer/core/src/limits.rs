@@ -161,6 +161,8 @@ pub const BARE_UNLISTED: usize = 32_768;
 pub const LIVE_IDLE: i64 = 7_200_000_000_000;
 /// Numbers of packets that it gives before it begins anew, as with another capture: 6 hours at 200,000 packets a second.
 pub const LIVE_PACKETS: u32 = u32::MAX - 1;
+/// Time for which it waits for the answer to a DNS question, nanoseconds: 30 s, the longest timeout of resolv.conf(5).
+pub const LIVE_QUESTION: i64 = 30_000_000_000;
 /// Time for which such a run waits for late packets of a connection that is over, nanoseconds: 1 s, RFC 6298's first
 /// retransmission timeout. Those that come still later are counted, up to the cut after the next one.
 pub const LIVE_LINGER: i64 = 1_000_000_000;
