@@ -20,6 +20,7 @@ __all__ = [
     "Annotating",
     "CaptureError",
     "EmptyCaptureError",
+    "Live",
     "MemoryLimitError",
     "ProcessRecord",
     "Run",
@@ -88,6 +89,23 @@ class Run:
     def methods_from(self, first: int) -> list[str | None]: ...
     def errors_from(self, first: int) -> list[str]: ...
     def finish(self) -> dict[str, Any]: ...
+
+@final
+class Live:
+    def __new__(
+        cls,
+        path: str,
+        *,
+        history: int = 1,
+        errors: bool = False,
+        ports: list[int] = ...,
+        keylog: bytes | None = None,
+    ) -> Live: ...
+    def wait(self, seconds: float, until: int | None = None) -> tuple[bool, bool]: ...
+    def cut(self, end: int | None = None) -> None: ...
+    def window(self, pieces: int) -> dict[str, Any] | None: ...
+    def kept(self) -> tuple[int, int, int, int, int]: ...
+    def stop(self) -> None: ...
 
 @final
 class TracePages:

@@ -33,6 +33,7 @@ ARROWS = {
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.processes analyzer.sidecar analyzer.selection analyzer.hops",
+    "analyzer.live": "_core analyzer.tables analyzer.model analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.annotate": "_core analyzer.decode",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "

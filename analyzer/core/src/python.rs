@@ -24,12 +24,14 @@ use crate::tls::KeyLog;
 
 mod annotating;
 mod errors;
+mod live;
 mod processes;
 mod results;
 mod scrubbing;
 
 use annotating::Annotating;
-use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
+use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cannot_open};
+use live::Live;
 use processes::{ProcessRecord, TracePages};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
@@ -37,6 +39,7 @@ use scrubbing::Scrubbing;
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
+    module.add_class::<Live>()?;
     module.add_class::<Scrubbing>()?;
     module.add_class::<Annotating>()?;
     module.add_class::<TracePages>()?;
@@ -111,10 +114,7 @@ impl Run {
             keys.extend(&secrets);
         }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
-        let reader = py.detach(|| CaptureReader::open(sources)).map_err(|error| match error.kind.is_empty() {
-            true => EmptyCaptureError::new_err(error.to_string()),
-            false => CaptureError::new_err(error.to_string()),
-        })?;
+        let reader = py.detach(|| CaptureReader::open(sources)).map_err(cannot_open)?;
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let spilled = spill.clone();

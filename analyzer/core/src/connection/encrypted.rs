@@ -31,6 +31,8 @@ pub struct Encrypted {
 struct Read {
     /// Bytes of plaintext.
     plaintext: u64,
+    /// There was some before the last cut.
+    is_decrypted: bool,
     timing: Timing,
     alert: Option<Alert>,
 }
@@ -60,7 +62,7 @@ impl Encrypted {
 
     /// Whether application data were decrypted.
     pub fn is_decrypted(&self) -> bool {
-        self.read.plaintext > 0
+        self.read.is_decrypted || self.read.plaintext > 0
     }
 
     /// Bytes that `side` has begun to send a record of, and not sent.
@@ -80,6 +82,14 @@ impl Encrypted {
         let facts = self.facts();
         let (hello, finished) = (facts.client_hello?, facts.client_finished?);
         Some(finished.time.saturating_sub(hello.time).max(0))
+    }
+
+    /// Begins to count anew, and gives the bytes that are no plaintext.
+    pub fn begin_piece(&mut self) -> u64 {
+        self.read.is_decrypted = self.is_decrypted();
+        self.read.timing.begin_piece();
+        let plaintext = std::mem::take(&mut self.read.plaintext);
+        std::mem::take(&mut self.bytes).saturating_sub(plaintext)
     }
 
     /// The next bytes of a side.

@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod encrypted;
+pub mod piece;
 mod records;
 pub mod roles;
 pub mod set_up;
@@ -19,12 +20,15 @@ use crate::store::tables::{ClosingRow, ConnectionRow, DirectionRow, SetupRow, Tu
 use crate::tcp::connection::Connection as Tcp;
 
 use content::{Content, ContentReader};
+use piece::Before;
 use roles::RolesFrom;
 use shared::Shared;
 
 /// What is left of a connection that is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
+    /// The number of its first packet.
+    pub id: u32,
     /// Its row, without addresses.
     pub row: ConnectionRow,
     /// The budgets of its RPCs, summed.
@@ -53,6 +57,8 @@ pub struct Connection {
     tcp: Tcp,
     content: Content,
     roles_from: RolesFrom,
+    /// How it was at the last cut, if there was one.
+    before: Option<Box<Before>>,
 }
 
 impl Connection {
@@ -66,7 +72,7 @@ impl Connection {
         }
         http2.follows_http1 = !cx.options.as_scrubbed;
         let tcp = Tcp::new(row, segment, at, shared.tap.is_some());
-        Self { tcp, content: Content::new(http2), roles_from }
+        Self { tcp, content: Content::new(http2), roles_from, before: None }
     }
 
     /// Reads what its next packets will need, and nothing else: all of it is fetched at once, while another connection
@@ -106,19 +112,9 @@ impl Connection {
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
         self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
         content.finish(end, at, &self.tcp.transport, cx, shared);
-        let (row, client) = (self.tcp.row, content.http2.client);
         push_unanswered(&self.tcp, content, cx);
-        push_closings(&self.tcp, content, cx);
-        Ended {
-            row: summary::row(&self.tcp, content, self.roles_from),
-            budget: content.http2.application.budget,
-            directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
-            turns: {
-                let application = &mut content.http2.application;
-                application.turns.finish(row, at.time, application.max_open_rpcs, &mut cx.idles)
-            },
-            setup: summary::setup_row(&self.tcp, content),
-        }
+        push_closings(&self.tcp, &self.content, self.last_cut(), cx);
+        self.rows(at, cx)
     }
 }
 
@@ -181,8 +177,10 @@ fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
     }
 }
 
-fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for (closing, known) in tcp.closings.iter().zip(&content.closings) {
+/// Adds a row for each FIN and RST behind packet `cut`.
+fn push_closings(tcp: &Tcp, content: &Content, cut: u32, cx: &mut Context) {
+    let behind = tcp.closings.iter().zip(&content.closings).filter(|(closing, _)| closing.at.packet > cut);
+    for (closing, known) in behind {
         let (ping_packet, ping_time_ns) = at::place(known.ping);
         cx.closings.push(ClosingRow {
             connection: tcp.row,

@@ -59,6 +59,11 @@ impl Timing {
         }
     }
 
+    /// Begins to count anew.
+    pub fn begin_piece(&mut self) {
+        self.sides = Default::default();
+    }
+
     /// Bytes are missing: what was sent meanwhile is not known.
     pub fn doubt(&mut self) {
         self.last = None;

@@ -3,7 +3,7 @@
 use crate::at::{At, place};
 use crate::http2::connection::state::Protocol;
 use crate::store::tables::{ConnectionRow, SetupRow};
-use crate::tcp::connection::Connection as Tcp;
+use crate::tcp::connection::{Connection as Tcp, Counters};
 use crate::tls::Facts;
 
 use super::content::Content;
@@ -13,11 +13,10 @@ const NOT_KNOWN: i64 = -1;
 /// No alert, and nobody who sent one.
 const NO_ALERT: u8 = 255;
 
-/// The row; addresses are filled in by the connection table.
-pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow {
+/// The row, with what was counted; addresses are filled in by the connection table.
+pub fn row(tcp: &Tcp, counters: &Counters, content: &Content, roles_from: RolesFrom) -> ConnectionRow {
     let h2 = &content.http2;
     let (client, server) = (h2.client, 1 - h2.client);
-    let counters = &tcp.counters;
     let both = |count: [u32; 2]| (count[client], count[server]);
     let (packets_client, packets_server) = both(counters.packets);
     let goaway = |side: usize| h2.sides[side].goaway.map_or(NOT_KNOWN, |goaway| i64::from(goaway.code));

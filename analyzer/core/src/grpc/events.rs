@@ -30,7 +30,7 @@ impl Application for Grpc {
 
     #[inline]
     fn followed(&self) -> u32 {
-        self.rpcs
+        self.rpcs.saturating_add(self.rpcs_before)
     }
 
     #[inline]

@@ -7,6 +7,7 @@ pub mod headers;
 mod late;
 pub mod message;
 mod other;
+pub mod piece;
 mod probe;
 pub mod protocol;
 mod rows;

@@ -1,6 +1,7 @@
 //! Begins and ends RPCs on HTTP/2 streams (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
+use crate::http2::connection::application::Application;
 use crate::http2::connection::detect::Http1Head;
 use crate::http2::connection::events::HeaderBlock;
 use crate::http2::connection::reading::Reading;
@@ -62,7 +63,7 @@ pub(super) fn header_block(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, rea
 fn roles_from_answer(h2: &mut Http2, side: usize, summary: &Summary, at: At, cx: &mut Context) {
     if summary.http_status.is_some() || summary.grpc_status.is_some() {
         h2.set_client(1 - side, at, cx);
-    } else if h2.application.rpcs == 0 {
+    } else if h2.application.followed() == 0 {
         h2.client = 1 - side;
     }
 }
@@ -361,20 +362,28 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
     if h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
         end_open_call(h2, id, end, at, reading);
     }
+    note_half_closed(h2, id, at);
     let client = h2.client;
     if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
-        let [by_client, by_server] = [client, 1 - client].map(|side| call.directions[side].ended);
-        let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
-        if call.kind.is_rpc() && !call.touches_gap && read && by_server && !by_client {
-            h2.application.turns.stays_half_closed(call.last_packet, call.last_time, at.time);
-        }
         settle(call, client, reading.cx);
     }
     h2.application.tails.forget(id, &mut reading.cx.tail_bytes);
     h2.streams.remove(id);
 }
 
-fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
+/// Counts a stream that the server has ended, and up to `at` the client has not.
+pub(super) fn note_half_closed(h2: &mut Http2, id: u32, at: At) {
+    let client = h2.client;
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let [by_client, by_server] = [client, 1 - client].map(|side| call.directions[side].ended);
+    let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
+    if call.kind.is_rpc() && !call.touches_gap && read && by_server && !by_client {
+        h2.application.turns.stays_half_closed(call.last_packet, call.last_time, at.time);
+    }
+}
+
+/// Ends an RPC that is open at the end of its connection, or of the capture.
+pub(super) fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     // only if the server's answer cannot have been missed

@@ -18,8 +18,10 @@ pub struct Grpc {
     pub methods: UsedMethods,
     /// Until when bytes are missing that may have been of any stream, nanoseconds since the epoch; -1 when none are.
     pub gap_time: i64,
-    /// RPCs seen.
+    /// RPCs seen since the last cut.
     pub rpcs: u32,
+    /// RPCs seen before.
+    pub rpcs_before: u32,
     /// Of them, those that repeat an earlier attempt.
     pub retries: u32,
     /// RPCs open now.
@@ -54,6 +56,7 @@ impl Default for Grpc {
             methods: UsedMethods::default(),
             gap_time: -1,
             rpcs: 0,
+            rpcs_before: 0,
             retries: 0,
             open_rpcs: 0,
             max_open_rpcs: 0,

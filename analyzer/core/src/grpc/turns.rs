@@ -255,6 +255,21 @@ impl Turns {
         row.half_closed += 1;
     }
 
+    /// Begins to count anew at `now`, behind [`finish`](Self::finish); `is_at_limit` says whether the stream limit bound
+    /// until then.
+    pub fn begin_piece(&mut self, now: i64, is_at_limit: bool) {
+        let Self { row, .. } = Self::default();
+        self.row = TurnRow { at_limit_times: u32::from(is_at_limit), ..row };
+        self.limit.since = if is_at_limit { now } else { -1 };
+        self.classes = None;
+        self.requests.clear();
+    }
+
+    /// Whether as many streams are open as are allowed.
+    pub fn is_at_limit(&self) -> bool {
+        self.limit.since >= 0
+    }
+
     /// The connection is over at `now`, with so many `callers` at most: its row, and those of its intervals.
     pub fn finish(&mut self, connection: u32, now: i64, callers: u32, idles: &mut Idles) -> TurnRow {
         self.leave_limit(now);

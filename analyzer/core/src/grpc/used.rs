@@ -28,6 +28,12 @@ impl UsedMethods {
         }
     }
 
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        self.latest = None;
+        self.all.clear();
+    }
+
     /// Writes the rows of a connection.
     pub fn write(&self, connection: u32, cx: &mut Context) {
         for &method in &self.all {

@@ -11,7 +11,7 @@ use crate::store::tables::{IcmpErrorRow, IcmpErrors};
 type Key = (u32, usize, Address, u8, u8, u32);
 
 /// The errors so far: equal ones have one row.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Collected {
     rows: Vec<(Address, IcmpErrorRow)>,
     places: HashMap<Key, usize>,
@@ -42,6 +42,30 @@ impl Collected {
                 ..IcmpErrorRow::default()
             };
             self.rows.push((reporter, row));
+        }
+    }
+
+    /// Gives connections the numbers that `numbers` has in the place of their old ones.
+    pub fn renumber(&mut self, numbers: &[u32]) {
+        for (_, row) in &mut self.rows {
+            row.connection = numbers.get(row.connection as usize).copied().unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Takes the errors of the next piece in.
+    pub fn absorb(&mut self, next: Self) {
+        let key = |(reporter, row): &(Address, IcmpErrorRow)| {
+            (row.connection, usize::from(row.direction), *reporter, row.kind, row.code, row.mtu)
+        };
+        self.places = self.rows.iter().map(key).zip(0..).collect();
+        for one in next.rows {
+            if let Some((_, row)) = self.places.get(&key(&one)).and_then(|&place| self.rows.get_mut(place)) {
+                row.messages += one.1.messages;
+                (row.last_packet, row.last_time_ns) = (one.1.last_packet, one.1.last_time_ns);
+            } else if self.rows.len() < limits::ICMP_ERRORS {
+                self.places.insert(key(&one), self.rows.len());
+                self.rows.push(one);
+            }
         }
     }
 

@@ -2,10 +2,15 @@
 //! among threads. The result does not depend on the number of threads.
 
 mod batch;
+mod finished;
 pub mod icmp_errors;
+mod join_rows;
+pub mod live;
+pub mod live_reader;
 pub mod merge;
 pub mod opening;
 pub mod order_rows;
+pub mod piece;
 pub mod pipeline;
 pub mod questions;
 pub mod replay;

@@ -50,6 +50,22 @@ impl Opening {
         self.segments.last().map(|early| early.packet)
     }
 
+    /// The packet and the time of the first segment that was kept.
+    pub fn first(&self) -> At {
+        self.segments.first().map_or(At::default(), |early| At::new(early.packet, early.time))
+    }
+
+    /// The time of the segment that was kept last.
+    pub fn last_time(&self) -> i64 {
+        self.segments.last().map_or(0, |early| early.time)
+    }
+
+    /// Gives places of a shard the numbers that `places` has for them; a connection that is gone is not replaced.
+    pub fn renumber(&mut self, places: &[Option<u32>]) {
+        let local = |place: Place| places.get(place.local as usize).copied().flatten();
+        self.replaces = self.replaces.and_then(|place| Some(Place { local: local(place)?, ..place }));
+    }
+
     /// Whether no more segments are kept.
     pub fn is_full(&self) -> bool {
         self.segments.len() >= limits::OPENING_SEGMENTS

@@ -1,6 +1,5 @@
 //! Turns captured packets into tables: one pass, one packet at a time.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::at::At;
@@ -9,15 +8,14 @@ use crate::clock_steps::{Clock, Step, Then};
 use crate::connection::CaptureEnd;
 use crate::connection::tap::Tap;
 use crate::limits;
-use crate::packet::{Address, Dissector, Malformed, Outcome, dns};
-use crate::store::budget::Budget;
+use crate::packet::{Dissector, Malformed, Outcome, dns};
 use crate::store::context::{Context, Options};
-use crate::store::tables::{
-    ConnectionRow, Connections, Directions, IcmpErrors, Layer, LookupAddresses, Lookups, NO_CONNECTION, Setups, Turns,
-};
+use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
+pub use super::finished::Finished;
 use super::icmp_errors::Collected;
+use super::merge;
 use super::opening::Opening;
 use super::order_rows::order_rows;
 use super::questions::Questions;
@@ -25,7 +23,6 @@ use super::replay::Replay;
 use super::router::{Routed, Router};
 use super::shards::Shards;
 use super::threads::Remote;
-use super::{merge, shard};
 
 /// Counts of what was recorded.
 #[derive(Clone, Debug, Default)]
@@ -72,46 +69,21 @@ pub struct CaptureCounts {
 #[derive(Debug)]
 pub struct Pipeline {
     dissector: Dissector,
-    router: Router,
-    shards: Shards,
-    replay: Replay,
-    questions: Questions,
-    icmp_errors: Collected,
+    pub(super) router: Router,
+    pub(super) shards: Shards,
+    pub(super) replay: Replay,
+    pub(super) questions: Questions,
+    pub(super) icmp_errors: Collected,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
-    last_time: i64,
+    pub(super) last_time: i64,
     /// Steps of the capture's clock; `None` when times are wanted as recorded.
-    clock: Option<Clock>,
+    pub(super) clock: Option<Clock>,
     /// The latest TCP packet and its time.
     end_packet: u32,
-    end_time: i64,
-}
-
-/// The end of a run.
-#[derive(Debug)]
-pub struct Finished {
-    /// One row per connection.
-    pub connections: Connections,
-    /// The budgets of each connection's RPCs.
-    pub budgets: Vec<Budget>,
-    /// Two rows per connection.
-    pub directions: Directions,
-    /// One row per connection.
-    pub turns: Turns,
-    /// One row per connection.
-    pub setups: Setups,
-    /// DNS questions.
-    pub lookups: Lookups,
-    /// Addresses in their answers.
-    pub lookup_addresses: LookupAddresses,
-    /// Names that were asked for.
-    pub lookup_names: Vec<String>,
-    /// ICMP errors about segments of connections.
-    pub icmp_errors: IcmpErrors,
-    /// Addresses by number.
-    pub addresses: Vec<String>,
-    /// The tap, if there was one.
-    pub tap: Option<Box<dyn Tap>>,
+    pub(super) end_time: i64,
+    /// Packets before the last cut.
+    pub(super) packets_before: u32,
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
@@ -142,6 +114,7 @@ impl Pipeline {
             clock,
             end_packet: 0,
             end_time: 0,
+            packets_before: 0,
         }
     }
 
@@ -188,7 +161,7 @@ impl Pipeline {
 
     /// Reads the packets that were kept after a pause.
     #[cold]
-    fn read_kept(&mut self) {
+    pub(super) fn read_kept(&mut self) {
         let Some(clock) = &mut self.clock else { return };
         let kept = clock.take();
         for packet in &kept {
@@ -302,67 +275,16 @@ impl Pipeline {
         }
         rows.sort_unstable_by_key(|finished| finished.number);
         order_rows(&mut cx);
-        let finished = Finished { tap, ..connections(&router, rows, &mut replay, (questions, icmp_errors), end) };
-        (finished, cx, counts)
-    }
-}
-
-/// The connections table: rows with the addresses that the router knows, also of connections that never carried payload.
-fn connections(
-    router: &Router,
-    rows: Vec<shard::Finished>,
-    replay: &mut Replay,
-    (questions, icmp_errors): (Questions, Collected),
-    end: CaptureEnd,
-) -> Finished {
-    let mut numbers: HashMap<Address, u32> = HashMap::new();
-    let mut addresses = Vec::new();
-    let mut number = |address: Address| {
-        *numbers.entry(address).or_insert_with(|| {
-            addresses.push(address.to_string());
-            (addresses.len() - 1) as u32
-        })
-    };
-    let mut table = Connections::default();
-    let (mut budgets, mut directions) = (Vec::new(), Directions::default());
-    let (mut turns, mut setups) = (Turns::default(), Setups::default());
-    let mut rows = rows.into_iter();
-    for (row, known) in (0..).zip(router.known()) {
-        let ended = match known.opening() {
-            Some(opening) => replay.end(opening, row, end),
-            None => rows.next().map(|finished| finished.ended),
-        };
-        let Some(ended) = ended else { continue };
-        let (client, server) = match ended.row.client_side {
-            0 => (known.first_sender, known.other),
-            _ => (known.other, known.first_sender),
-        };
-        table.push(ConnectionRow {
-            client_ip: number(client.0),
-            client_port: u32::from(client.1),
-            server_ip: number(server.0),
-            server_port: u32::from(server.1),
-            ..ended.row
+        let mut rows = rows.into_iter();
+        let known = (0..).zip(router.known()).filter_map(|(row, known)| {
+            let ended = match known.opening() {
+                Some(opening) => replay.end(opening, row, 0, end),
+                None => rows.next().map(|finished| finished.ended),
+            };
+            Some((known.ends(), ended?))
         });
-        budgets.push(ended.budget);
-        ended.directions.into_iter().for_each(|row| directions.push(row));
-        turns.push(ended.turns);
-        setups.push(ended.setup);
-    }
-    let (lookups, lookup_addresses, lookup_names) = questions.into_tables(&mut number);
-    let icmp_errors = icmp_errors.into_table(&table.client_side, number);
-    Finished {
-        connections: table,
-        budgets,
-        directions,
-        turns,
-        setups,
-        lookups,
-        lookup_addresses,
-        lookup_names,
-        icmp_errors,
-        addresses,
-        tap: None,
+        let finished = Finished { tap, ..Finished::new(known, questions, icmp_errors) };
+        (finished, cx, counts)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ties the answers of DNS servers to the questions of clients.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::limits;
 use crate::packet::dns::{Datagram, Message, PORT, messages};
@@ -13,7 +13,7 @@ use super::route::End;
 type Key = (End, End, u16, u16, u32);
 
 /// A question, its answer, and who asked whom.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Asked {
     client: Address,
     server: Address,
@@ -24,7 +24,7 @@ struct Asked {
 }
 
 /// The questions so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Questions {
     asked: Vec<Asked>,
     names: HashMap<String, u32>,
@@ -91,6 +91,40 @@ impl Questions {
         asked.row.answer_time_ns = time;
         asked.row.code = message.code;
         asked.addresses = message.addresses;
+    }
+
+    /// Takes the questions, and keeps those for their answers that were asked behind packet `cut`.
+    pub fn take_piece(&mut self, cut: u32) -> Self {
+        let piece = std::mem::take(self);
+        let text: HashMap<u32, &String> = piece.names.iter().map(|(name, &number)| (number, name)).collect();
+        for (&(client, server, id, kind, name), &place) in &piece.open {
+            let asked = piece.asked.get(place).filter(|asked| asked.row.packet > cut);
+            let (Some(asked), Some(&text)) = (asked, text.get(&name)) else { continue };
+            let next = self.names.len() as u32;
+            let name = *self.names.entry(text.clone()).or_insert(next);
+            self.open.insert((client, server, id, kind, name), self.asked.len());
+            self.asked.push(Asked { row: LookupRow { name, ..asked.row }, ..asked.clone() });
+        }
+        piece
+    }
+
+    /// Takes the questions of the next piece in; one that has its answer there is not listed twice.
+    pub fn absorb(&mut self, next: Self) {
+        self.not_listed += next.not_listed;
+        let packets: HashSet<u32> = next.asked.iter().map(|asked| asked.row.packet).collect();
+        self.asked.retain(|asked| !packets.contains(&asked.row.packet));
+        let mut names = vec![0; next.names.len()];
+        for (text, number) in next.names {
+            let free = self.names.len() as u32;
+            if let Some(place) = names.get_mut(number as usize) {
+                *place = *self.names.entry(text).or_insert(free);
+            }
+        }
+        let here = |number: u32| names.get(number as usize).copied().unwrap_or(0);
+        let asked =
+            next.asked.into_iter().map(|one| Asked { row: LookupRow { name: here(one.row.name), ..one.row }, ..one });
+        self.asked.extend(asked);
+        self.asked.sort_by_key(|asked| asked.row.packet);
     }
 
     /// The tables, with the `number` of each address, and the names by their numbers.

@@ -25,28 +25,35 @@ impl Replay {
 
     /// The row of the opening's last packet; `None` when the connection was over before.
     pub fn last_packet(&mut self, opening: &Opening, number: u32) -> Option<PacketRow> {
-        let (_, late) = self.read(opening, number)?;
+        let (_, late) = self.read(opening, number, 0)?;
         let last = self.cx.packets.len().checked_sub(1).and_then(|last| self.cx.packets.get(last));
         last.filter(|row| late == 0 || opening.last_packet() == Some(row.packet))
     }
 
-    /// What is left of a connection that carried no payload until the capture's end.
-    pub fn end(&mut self, opening: &Opening, number: u32, end: CaptureEnd) -> Option<Ended> {
-        let (connection, late) = self.read(opening, number)?;
+    /// What is left of a connection that carried no payload until the capture's end, with the packets behind packet `cut`
+    /// counted alone.
+    pub fn end(&mut self, opening: &Opening, number: u32, cut: u32, end: CaptureEnd) -> Option<Ended> {
+        let (connection, late) = self.read(opening, number, cut)?;
         let mut ended = connection.finish(false, end, &mut self.cx, &mut self.shared);
         ended.row.late_packets = late;
         Some(ended)
     }
 
     /// The connection after its opening, and packets that came after it was over (see [`Shard`](super::shard::Shard)).
-    fn read(&mut self, opening: &Opening, number: u32) -> Option<(Connection, u32)> {
+    fn read(&mut self, opening: &Opening, number: u32, cut: u32) -> Option<(Connection, u32)> {
         self.cx.packets = Packets::default();
         let (mut due, mut late) = (u32::MAX, 0);
         let mut segments = opening.routed(number, Place::default()).peekable();
         let (route, first, at) = segments.peek()?;
         let mut connection =
             Connection::new(number, first, route.opens.unwrap_or_default(), *at, &mut self.cx, &self.shared);
+        let mut is_counted = opening.first().packet <= cut;
         for (route, segment, at) in segments {
+            if is_counted && at.packet > cut {
+                connection.begin_piece(cut, &mut self.cx);
+                connection.goes_on(at);
+                is_counted = false;
+            }
             if at.packet >= due {
                 late += 1;
                 continue;

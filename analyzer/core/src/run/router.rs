@@ -63,6 +63,16 @@ impl Known {
         }
     }
 
+    /// Both ends, the first sender before the other.
+    pub fn ends(&self) -> [End; 2] {
+        [self.first_sender, self.other]
+    }
+
+    /// Where its connection is held, when it has carried payload.
+    pub fn local(&self) -> usize {
+        self.place.local as usize
+    }
+
     /// Its segments, when it has carried no payload.
     pub fn opening(&self) -> Option<&Opening> {
         self.opening.as_deref()
@@ -315,7 +325,7 @@ impl Router {
         let place = self.least_loaded();
         self.give(place, segment);
         let Some(mut known) = self.unlisted.get_mut(slot).and_then(Option::take) else { return Routed::Ignored };
-        self.not_listed -= 1;
+        self.not_listed = self.not_listed.saturating_sub(1); // a cut may have reported it
         let number = self.known.len() as u32;
         self.numbers.insert(key(known.first_sender, known.other), number);
         self.last = Some((known.first_sender, known.other, number));
@@ -361,6 +371,38 @@ impl Router {
         load.connections += 1;
         load.segments += 1;
         Place { shard: shard as u8, local }
+    }
+
+    /// Forgets connections: `numbers` has the new number of each one that stays, `places` the new place of each in its
+    /// shard.
+    pub fn renumber(&mut self, numbers: &[Option<u32>], places: &[Option<u32>]) {
+        let number = |old: u32| numbers.get(old as usize).copied().flatten();
+        self.numbers.retain(|_, value| match *value {
+            UNLISTED.. => true,
+            old => number(old).map(|new| *value = new).is_some(),
+        });
+        let known = std::mem::take(&mut self.known);
+        self.known = (0..).zip(known).filter(|&(old, _)| number(old).is_some()).map(|(_, known)| known).collect();
+        for known in &mut self.known {
+            match &mut known.opening {
+                Some(opening) => opening.renumber(places),
+                None => {
+                    known.place.local = places.get(known.place.local as usize).copied().flatten().unwrap_or(u32::MAX)
+                }
+            }
+        }
+        for opening in self.unlisted.iter_mut().flatten().filter_map(|known| known.opening.as_deref_mut()) {
+            opening.renumber(places);
+        }
+        self.last = None;
+        self.bare = self.known.iter().filter(|known| known.opening.is_some()).count();
+        if self.servers.len() >= limits::LISTENING_ENDS {
+            self.servers.clear();
+        }
+        for load in &mut self.shards {
+            load.connections = places.iter().flatten().count() as u32;
+        }
+        (self.not_listed, self.ignored) = (0, 0);
     }
 
     /// All connections by row.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::at::At;
+use crate::connection::piece::{OpenTime, Parts};
 use crate::connection::shared::Shared;
 use crate::connection::tap::Tap;
 use crate::connection::{CaptureEnd, Connection, Ended};
 use crate::limits;
 use crate::packet::Segment;
 use crate::store::context::{Context, Options};
+use crate::store::strings::UsedNames;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
@@ -29,6 +31,23 @@ struct Entry {
     /// Packets after the connection was over.
     late: u32,
     finished: Option<Box<Finished>>,
+    /// After a cut and before the next packet: what `due` is. `due` is 0 then.
+    resumes: Option<u32>,
+    /// A cut has reported how it ended.
+    is_told: bool,
+}
+
+impl Entry {
+    /// Whether a packet at or behind `due` is the first one after a cut, and not late.
+    #[cold]
+    fn resume(&mut self, at: At) -> bool {
+        let Some(due) = self.resumes.take() else { return false };
+        self.due = due;
+        if let Some(connection) = &mut self.live {
+            connection.goes_on(at);
+        }
+        at.packet < due
+    }
 }
 
 /// A connection that is over.
@@ -39,6 +58,9 @@ pub struct Finished {
     /// What is left of it.
     pub ended: Ended,
 }
+
+/// What there is to report of a connection at a cut, and whether it goes on.
+pub type Divided = (Option<(Ended, OpenTime)>, bool);
 
 /// Connections and what they share.
 #[derive(Debug)]
@@ -98,7 +120,7 @@ impl Shard {
             self.open(route, client, segment, at);
         }
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
-        if at.packet >= entry.due {
+        if at.packet >= entry.due && !entry.resume(at) {
             // decided by its own packets, so that it does not matter which connections share this shard
             entry.late += 1;
             return self.finish(route.place.local, false);
@@ -144,7 +166,16 @@ impl Shard {
             self.make_room(at);
         }
         let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &self.shared)));
-        self.entries.push(Entry { number: route.number, live, due: u32::MAX, late: 0, finished: None });
+        let number = route.number;
+        self.entries.push(Entry {
+            number,
+            live,
+            due: u32::MAX,
+            late: 0,
+            finished: None,
+            resumes: None,
+            is_told: false,
+        });
         self.open.push_back(route.place.local);
         self.live += 1;
         self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
@@ -200,6 +231,93 @@ impl Shard {
         self.live -= 1;
         let ended = connection.finish(replaced, end, &mut self.cx, &mut self.shared);
         entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
+    }
+
+    /// What there is to report at a cut of the connection at a place, and whether it goes on.
+    pub fn divide(&mut self, local: usize, end: CaptureEnd, is_last: bool, parts: &mut Parts) -> Divided {
+        let Some(entry) = self.entries.get_mut(local) else { return (None, false) };
+        if let Some(finished) = entry.finished.take() {
+            let mut ended = finished.ended;
+            ended.row.late_packets = entry.late;
+            entry.is_told = true;
+            return (Some((ended, OpenTime::default())), true);
+        }
+        let Some(connection) = &mut entry.live else { return (None, !std::mem::replace(&mut entry.is_told, true)) };
+        let idle = end.last.time.saturating_sub(connection.last_time());
+        let is_over = is_last || idle >= if connection.is_finished() { limits::LIVE_LINGER } else { limits::LIVE_IDLE };
+        let is_quiet = connection.is_quiet();
+        if !is_over {
+            if entry.resumes.is_none() {
+                entry.resumes = Some(std::mem::replace(&mut entry.due, 0));
+            }
+            return ((!is_quiet).then(|| connection.divide(end, parts)), true);
+        }
+        let Some(connection) = entry.live.take() else { return (None, false) };
+        self.live -= 1;
+        entry.is_told = true;
+        if is_quiet {
+            // all was reported; only what it keeps is given back
+            let mut rest = parts.done.new_like();
+            let bytes = |cx: &Context| (cx.out_of_order_bytes, cx.tail_bytes);
+            (rest.out_of_order_bytes, rest.tail_bytes) = bytes(&parts.done);
+            connection.finish(false, end, &mut rest, &mut self.shared);
+            (parts.done.out_of_order_bytes, parts.done.tail_bytes) = bytes(&rest);
+            return (None, true);
+        }
+        let mut ended = connection.finish(false, end, &mut parts.done, &mut self.shared);
+        ended.row.late_packets = entry.late;
+        (Some((ended, OpenTime::default())), true)
+    }
+
+    /// The connection at a place counts anew behind packet `cut`.
+    #[cold]
+    pub fn begin_piece(&mut self, local: u32, cut: u32) {
+        let Some(entry) = self.entries.get_mut(local as usize) else { return };
+        if let Some(connection) = &mut entry.live {
+            let mut counted = Context::default(); // by an earlier piece
+            connection.begin_piece(cut, &mut counted);
+            entry.resumes = Some(std::mem::replace(&mut entry.due, 0));
+        }
+    }
+
+    /// Forgets connections, and gives the others the `numbers` that stand in the place of their old ones. Gives the new
+    /// places by the old ones.
+    pub fn renumber(&mut self, numbers: &[Option<u32>]) -> Vec<Option<u32>> {
+        let number = |entry: &Entry| numbers.get(entry.number as usize).copied().flatten();
+        let mut free = 0_u32..;
+        let places: Vec<Option<u32>> =
+            self.entries.iter().map(|entry| number(entry).and_then(|_| free.next())).collect();
+        self.entries.retain_mut(|entry| {
+            let Some(new) = number(entry) else { return false };
+            entry.number = new;
+            entry.live.iter_mut().for_each(|connection| connection.renumber(new));
+            true
+        });
+        let place = |old: u32| places.get(old as usize).copied().flatten();
+        self.lingering = self.lingering.iter().filter_map(|&(due, local)| Some((due, place(local)?))).collect();
+        self.open = self.open.iter().filter_map(|&local| place(local)).collect();
+        self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
+        places
+    }
+
+    /// Forgets names to which nothing refers, when half of their room is taken.
+    pub fn forget_names(&mut self) {
+        if !self.cx.strings.is_half_full() {
+            return;
+        }
+        let mut used = UsedNames::default();
+        used.methods.extend(&self.cx.rpcs.method);
+        used.methods.extend(&self.cx.other_requests.path);
+        for connection in self.entries.iter_mut().filter_map(|entry| entry.live.as_mut()) {
+            connection.note_names(&mut used);
+        }
+        self.cx.strings.forget_unused(&used);
+    }
+
+    /// Connections that receive packets, and streams that are open on them.
+    pub fn counts(&self) -> (usize, usize) {
+        let live = self.entries.iter().filter_map(|entry| entry.live.as_ref());
+        (self.live, live.map(|connection| connection.streams()).sum())
     }
 
     /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.

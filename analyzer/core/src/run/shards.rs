@@ -26,13 +26,15 @@ pub struct Shards {
     buffered: Option<Buffered>,
     /// The others, in a thread of their own.
     pub remote: Option<Remote>,
+    /// The last packet before the last cut of a run that goes on, 0 without.
+    pub cut: u32,
 }
 
 impl Shards {
     /// Shards without connections; with tables of rows every segment is read when it comes.
     pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
         let rows = options.has_row_tables();
-        Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote }
+        Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote, cut: 0 }
     }
 
     /// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
@@ -58,8 +60,18 @@ impl Shards {
     /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows.
     pub fn begin(&mut self, opening: &Opening, route: &Route) {
         let has_rows = std::mem::take(&mut self.here.cx.options.packets);
+        let mut is_counted = opening.first().packet <= self.cut;
         for (route, segment, at) in opening.routed(route.number, route.place) {
+            if is_counted && at.packet > self.cut {
+                self.read_buffered();
+                self.here.begin_piece(route.place.local, self.cut);
+                is_counted = false;
+            }
             self.deliver(&route, &segment, at);
+        }
+        if is_counted {
+            self.read_buffered();
+            self.here.begin_piece(route.place.local, self.cut);
         }
         self.here.cx.options.packets = has_rows;
     }

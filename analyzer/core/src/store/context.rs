@@ -62,7 +62,7 @@ impl Options {
 pub const FRAME_COUNTS: usize = 11;
 
 /// Sums over the capture.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
     pub frames: [u64; FRAME_COUNTS],
@@ -77,7 +77,7 @@ pub struct Totals {
 }
 
 /// The shared state.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Context {
     /// What is wanted.
     pub options: Options,

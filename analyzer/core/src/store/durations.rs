@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::spill::Spill;
 
 /// Durations in nanoseconds, of which exact quantiles are wanted: those below 4.3 s in half the space.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Durations {
     short: Values<u32>,
     long: Values<u64>,
@@ -99,7 +99,7 @@ impl Durations {
 }
 
 /// Values of one width.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Values<T> {
     kept: Vec<T>,
     /// Made with the first piece: there may be very many methods.
@@ -107,7 +107,7 @@ struct Values<T> {
 }
 
 /// What is in the file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Away {
     /// Where pieces begin, and how many values each has.
     pieces: Vec<(u64, u32)>,

@@ -29,7 +29,7 @@ pub struct Rows {
 }
 
 /// What is kept of rows that were taken.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct HandedOn {
     /// How many were taken: the tables begin with the row of this number.
     rows: u32,

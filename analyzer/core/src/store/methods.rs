@@ -12,7 +12,7 @@ use super::durations::Durations;
 pub const STATUSES: usize = 17;
 
 /// Statistics of one method.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MethodStats {
     /// RPCs.
     pub rpcs: u64,
@@ -199,7 +199,7 @@ fn lower_rank(share: f64, count: u64) -> Option<u64> {
 type Long = (u64, Reverse<[u32; 2]>);
 
 /// The longest durations so far.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Slowest {
     /// In no order; of no time where there are fewer.
     kept: [Long; limits::SLOWEST_RPCS],

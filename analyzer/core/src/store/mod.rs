@@ -5,6 +5,7 @@ pub mod context;
 pub mod durations;
 pub mod handed_on;
 pub mod methods;
+pub mod piece;
 pub mod spill;
 pub mod strings;
 pub mod tables;

@@ -1,18 +1,21 @@
 //! Keeps each string once and refers to it by number. Number and length are bounded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::limits;
 
 use super::traces::Traces;
 
 /// A dictionary of byte strings; numbers are given in the order of first sight.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Interner {
     numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     strings: Vec<Box<[u8]>>,
     bytes: usize,
-    overflowed: bool,
+    /// The number that new strings share, once there are too many.
+    overflow: Option<u32>,
+    /// Numbers of strings that were forgotten.
+    free: Vec<u32>,
 }
 
 impl Interner {
@@ -23,27 +26,54 @@ impl Interner {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
-        let full = self.strings.len() >= limits::INTERNED_STRINGS || self.bytes + text.len() > limits::INTERNED_TOTAL;
-        if self.overflowed || full {
-            return self.overflow();
+        if let Some(number) = self.overflow {
+            return number;
         }
-        self.push(text)
+        if self.kept() < limits::INTERNED_STRINGS && self.bytes + text.len() <= limits::INTERNED_TOTAL {
+            return self.push(text);
+        }
+        let number = self.push(b"(more names than are told apart)");
+        self.overflow = Some(number);
+        number
     }
 
     fn push(&mut self, text: &[u8]) -> u32 {
-        let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
         self.bytes += text.len();
-        self.strings.push(text.into());
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                self.strings.push(Box::default());
+                (self.strings.len() - 1) as u32
+            }
+        };
+        if let Some(place) = self.strings.get_mut(number as usize) {
+            *place = text.into();
+        }
         self.numbers.insert(text.into(), number);
         number
     }
 
-    fn overflow(&mut self) -> u32 {
-        if !self.overflowed {
-            self.overflowed = true;
-            self.push(b"(more names than are told apart)");
+    /// How many strings are kept.
+    pub fn kept(&self) -> usize {
+        self.strings.len() - self.free.len()
+    }
+
+    /// Whether half of the room is taken.
+    pub fn is_half_full(&self) -> bool {
+        self.kept() >= limits::INTERNED_STRINGS / 2 || self.bytes >= limits::INTERNED_TOTAL / 2
+    }
+
+    /// Forgets the strings whose numbers are not `used`; the others keep theirs.
+    pub fn forget_unused(&mut self, used: &HashSet<u32>) {
+        for (number, text) in (0..).zip(&mut self.strings) {
+            if !used.contains(&number) && self.numbers.get(text) == Some(&number) {
+                self.numbers.remove(text);
+                self.bytes -= text.len();
+                *text = Box::default();
+                self.free.push(number);
+            }
         }
-        u32::try_from(self.strings.len() - 1).unwrap_or(u32::MAX)
+        self.overflow = None;
     }
 
     /// All strings by number, with bytes that are not UTF-8 replaced.
@@ -90,7 +120,7 @@ impl Interner {
 }
 
 /// The strings of a run that rows refer to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Strings {
     /// Methods, `/package.Service/Method`.
     pub methods: Interner,
@@ -104,6 +134,19 @@ pub struct Strings {
     pub keeps_errors: bool,
     /// Methods without a name so far.
     unnamed: u32,
+    /// Counts the times at which connections got other numbers.
+    renumbered: u32,
+}
+
+/// Numbers of strings that something refers to.
+#[derive(Clone, Debug, Default)]
+pub struct UsedNames {
+    /// Methods.
+    pub methods: HashSet<u32>,
+    /// Implementations.
+    pub agents: HashSet<u32>,
+    /// Error texts.
+    pub errors: HashSet<u32>,
 }
 
 /// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
@@ -126,11 +169,38 @@ impl Strings {
             return None;
         }
         self.unnamed += 1;
-        let mut key = [LABEL; 9];
-        key[1..5].copy_from_slice(&connection.to_be_bytes());
-        key[5..].copy_from_slice(&nth.to_be_bytes());
+        let mut key = [LABEL; 13];
+        key[1..5].copy_from_slice(&self.renumbered.to_be_bytes());
+        key[5..9].copy_from_slice(&connection.to_be_bytes());
+        key[9..].copy_from_slice(&nth.to_be_bytes());
         let number = self.methods.intern(&key);
         (self.methods.get(number) == Some(&key[..])).then_some(number)
+    }
+
+    /// The names alone, with the same numbers.
+    pub fn names(&self) -> Self {
+        let &Self { ref methods, ref agents, ref errors, keeps_errors, .. } = self;
+        let (methods, agents, errors) = (methods.clone(), agents.clone(), errors.clone());
+        Self { methods, agents, errors, keeps_errors, ..Self::default() }
+    }
+
+    /// Connections have other numbers from now on.
+    pub fn renumber(&mut self) {
+        self.renumbered = self.renumbered.wrapping_add(1);
+    }
+
+    /// Whether it is time to forget what nothing refers to.
+    pub fn is_half_full(&self) -> bool {
+        let dictionaries = [&self.methods, &self.agents, &self.errors];
+        dictionaries.iter().any(|one| one.is_half_full()) || self.unnamed >= limits::METHOD_LABELS_TOTAL / 2
+    }
+
+    /// Forgets what nothing refers to.
+    pub fn forget_unused(&mut self, used: &UsedNames) {
+        self.methods.forget_unused(&used.methods);
+        self.agents.forget_unused(&used.agents);
+        self.errors.forget_unused(&used.errors);
+        self.unnamed = self.unnamed_methods().len() as u32;
     }
 
     /// The methods whose names are not in the capture, by connection, and on each in the order of their first RPCs.
@@ -164,6 +234,20 @@ mod tests {
         assert_eq!(interner.texts().len(), limits::INTERNED_STRINGS + 1);
         assert_eq!(interner.intern(b"/a"), 0);
         assert_eq!(interner.intern(b"new"), limits::INTERNED_STRINGS as u32);
+    }
+
+    #[test]
+    fn forgotten_numbers_are_given_again() {
+        let mut interner = Interner::default();
+        for n in 0..limits::INTERNED_STRINGS * 2 {
+            interner.intern(n.to_string().as_bytes());
+        }
+        interner.forget_unused(&HashSet::from([7, 4]));
+        assert_eq!((interner.kept(), interner.is_half_full()), (2, false));
+        assert_eq!((interner.get(7), interner.intern(b"7")), (Some(&b"7"[..]), 7));
+        let new = interner.intern(b"new");
+        assert!((new as usize) <= limits::INTERNED_STRINGS && interner.get(new) == Some(b"new"));
+        assert_eq!(interner.kept(), 3);
     }
 
     #[test]

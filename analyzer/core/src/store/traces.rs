@@ -46,7 +46,7 @@ fn parse_hex(digits: &[u8]) -> Option<u64> {
 const KEPT: u32 = 1 << 16;
 
 /// The values seen last. A header class refers to one by number, so that it stays small.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Traces {
     kept: Vec<Trace>,
     seen: u32,

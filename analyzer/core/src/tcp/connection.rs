@@ -47,6 +47,30 @@ pub struct Counters {
     pub incoming: [u32; 2],
 }
 
+impl Counters {
+    /// What was counted since the counters were as `before`, with the longest recovery so far.
+    pub fn since(&self, before: &Self) -> Self {
+        let both = |now: [u32; 2], then: [u32; 2]| [0, 1].map(|side: usize| now[side].wrapping_sub(then[side]));
+        Self {
+            packets: both(self.packets, before.packets),
+            bytes: [0, 1].map(|side: usize| self.bytes[side].wrapping_sub(before.bytes[side])),
+            retransmitted: self.retransmitted.wrapping_sub(before.retransmitted),
+            timeouts: self.timeouts.wrapping_sub(before.timeouts),
+            needless: self.needless.wrapping_sub(before.needless),
+            recovery: self.recovery,
+            duplicates: self.duplicates.wrapping_sub(before.duplicates),
+            keep_alives: self.keep_alives.wrapping_sub(before.keep_alives),
+            out_of_order: self.out_of_order.wrapping_sub(before.out_of_order),
+            urgent: self.urgent.wrapping_sub(before.urgent),
+            missing_bytes: self.missing_bytes.wrapping_sub(before.missing_bytes),
+            payload_bytes: self.payload_bytes.wrapping_sub(before.payload_bytes),
+            retransmitted_bytes: self.retransmitted_bytes.wrapping_sub(before.retransmitted_bytes),
+            outgoing: both(self.outgoing, before.outgoing),
+            incoming: both(self.incoming, before.incoming),
+        }
+    }
+}
+
 /// The longest time from a loss to the retransmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {

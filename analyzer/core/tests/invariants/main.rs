@@ -2,6 +2,7 @@
 
 mod captures;
 mod cuts;
+mod pieces;
 mod properties;
 mod scrub;
 #[path = "../support/mod.rs"]

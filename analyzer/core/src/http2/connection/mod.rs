@@ -8,6 +8,7 @@ pub mod detect;
 pub mod events;
 mod http1;
 mod parser;
+pub mod piece;
 mod pings;
 pub mod reading;
 mod seen_blocks;

@@ -58,11 +58,7 @@ impl<A: Events> Http2<A> {
         for id in self.streams.ids() {
             A::end_open_stream(self, id, end, at, reading);
         }
-        for side in &self.sides {
-            for (sum, &count) in reading.cx.totals.frames.iter_mut().zip(&side.habits.frames) {
-                *sum += u64::from(count);
-            }
-        }
+        self.add_frames(reading.cx);
     }
 }
 

@@ -49,6 +49,12 @@ impl<C: Classifier> Decoder<C> {
         Self::with_tables(self.tables.new_like())
     }
 
+    /// Shows the class of every entry that a block may refer to.
+    pub fn each_class(&self, show: &mut impl FnMut(C::Class)) {
+        self.tables.classes().for_each(&mut *show);
+        self.aside.iter().flat_map(|aside| aside.classes()).for_each(show);
+    }
+
     fn with_tables(tables: Tables<C::Class>) -> Self {
         Self {
             tables,

@@ -105,6 +105,11 @@ impl<Class: Copy> DynamicTable<Class> {
         })
     }
 
+    /// The classes of its entries.
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        self.entries.iter().map(|entry| entry.class)
+    }
+
     /// Number of entries held.
     pub fn len(&self) -> u32 {
         self.entries.len() as u32

@@ -32,6 +32,11 @@ impl<Class: Copy> Aside<Class> {
         Self { table, most: u32::try_from(bytes / 2).unwrap_or(u32::MAX), tried: 0 }
     }
 
+    /// The classes of its entries.
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        self.table.classes()
+    }
+
     /// Another hole of so many bytes, after `inserted` entries.
     pub fn widen(&mut self, bytes: u64, inserted: u32) {
         let more = u32::try_from(bytes / 2).unwrap_or(u32::MAX).saturating_add(inserted);

@@ -35,6 +35,11 @@ impl<Class: Copy> Tables<Class> {
         }
     }
 
+    /// The classes of all entries.
+    pub fn classes(&self) -> impl Iterator<Item = Class> {
+        self.static_classes.iter().copied().chain(self.dynamic.classes())
+    }
+
     /// The entry at `index`; `start` is where the reference begins, for the error.
     #[inline]
     pub fn look_up(&self, index: u32, start: usize) -> Result<Found<'_, Class>, HpackError> {

@@ -199,6 +199,11 @@ impl Habits {
         data.wrapping_add(headers)
     }
 
+    /// Begins to count anew.
+    pub fn begin_piece(&mut self) {
+        *self = Self { content: self.content, message_packet: self.message_packet, ..Self::default() };
+    }
+
     /// The counts as a row.
     pub fn row(&self) -> DirectionRow {
         let count = |kind: FrameType| self.frames[kind.index()];

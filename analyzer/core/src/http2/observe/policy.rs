@@ -39,6 +39,12 @@ impl Policy {
         self.strikes
     }
 
+    /// Frames are counted anew: so many of RPCs were the server's. Rows of the first PINGs are kept again.
+    pub(in crate::http2) fn begin_piece(&mut self, server_frames: u32) {
+        self.server_frames = self.server_frames.wrapping_sub(server_frames);
+        self.kept = 0;
+    }
+
     /// Writes the kept rows of the last PINGs: a GOAWAY follows, and they may be why.
     pub(in crate::http2) fn write_recent(&mut self, cx: &mut Context) {
         for row in std::mem::take(&mut self.recent).into_iter().flatten() {

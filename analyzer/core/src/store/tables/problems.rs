@@ -33,7 +33,7 @@ pub enum Layer {
 const LAYERS: [Layer; 5] = [Layer::Packet, Layer::Tcp, Layer::Http2, Layer::Grpc, Layer::Tls];
 
 /// The problems table with its dictionary of texts and its bound.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProblemLog {
     /// The rows kept.
     pub rows: Problems,

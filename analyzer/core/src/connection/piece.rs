@@ -1,0 +1,121 @@
+//! Divides a connection at a cut of a run that goes on: its rows up to there, and its state, which stays.
+
+use crate::at::At;
+pub use crate::grpc::piece::{OpenTime, Parts};
+use crate::grpc::piece::{begin_piece, note_names, report_open};
+use crate::store::context::Context;
+use crate::store::strings::UsedNames;
+use crate::tcp::connection::{Counters, Recovery};
+
+use super::{CaptureEnd, Connection, Ended, push_closings, push_unanswered, push_undelivered, summary};
+
+/// What was known of a connection at the last cut.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// The connection's first packet.
+    pub first_packet: u32,
+    /// Its counters.
+    pub counters: Counters,
+    /// The capture's last packet.
+    pub cut: u32,
+}
+
+impl Connection {
+    /// The number of its first packet, which tells it from all others.
+    pub fn id(&self) -> u32 {
+        self.before.as_ref().map_or(self.tcp.first.packet, |before| before.first_packet)
+    }
+
+    /// The capture's last packet at the last cut, 0 before.
+    pub(super) fn last_cut(&self) -> u32 {
+        self.before.as_ref().map_or(0, |before| before.cut)
+    }
+
+    /// What was counted since the last cut.
+    pub(super) fn counters(&self) -> Counters {
+        self.before.as_ref().map_or(self.tcp.counters, |before| self.tcp.counters.since(&before.counters))
+    }
+
+    /// Whether there is nothing to report: no packet since the last cut, and no open RPC.
+    pub fn is_quiet(&self) -> bool {
+        self.before.as_ref().is_some_and(|before| self.tcp.last.packet <= before.cut)
+            && self.content.http2.application.open_rpcs == 0
+    }
+
+    /// The time of its last packet.
+    pub fn last_time(&self) -> i64 {
+        self.tcp.last.time
+    }
+
+    /// Streams that are open.
+    pub fn streams(&self) -> usize {
+        self.content.http2.streams.len()
+    }
+
+    /// Gives the connection another row.
+    pub fn renumber(&mut self, row: u32) {
+        self.tcp.row = row;
+        self.content.http2.connection = row;
+    }
+
+    /// A packet is the first one since the last cut.
+    pub fn goes_on(&mut self, at: At) {
+        self.tcp.first = at;
+    }
+
+    /// Reports what came since the last cut, and what is open, as if the capture ended at `end`; then counts anew.
+    pub fn divide(&mut self, end: CaptureEnd, parts: &mut Parts) -> (Ended, OpenTime) {
+        let (tcp, content) = (&mut self.tcp, &mut self.content);
+        let acknowledged = tcp.transport.is_acknowledged;
+        tcp.transport.is_acknowledged = [0, 1].map(|side| tcp.is_acknowledged(side));
+        push_undelivered(tcp, content, &mut parts.open);
+        push_unanswered(tcp, content, &mut parts.open);
+        let open = report_open(&mut content.http2, end.last, &tcp.transport, parts);
+        tcp.transport.is_acknowledged = acknowledged;
+        let (row, client) = (tcp.row, content.http2.client);
+        content.http2.application.methods.write(row, &mut parts.done);
+        if let Some(tls) = &mut content.tls {
+            tls.write(row, client, &mut parts.done);
+            content.http2.bytes.encrypted += tls.begin_piece();
+        }
+        push_closings(&self.tcp, &self.content, self.last_cut(), &mut parts.done);
+        let is_at_limit = self.content.http2.application.turns.is_at_limit();
+        let ended = self.rows(end.last, &mut parts.done);
+        self.content.http2.application.turns.begin_piece(end.last.time, is_at_limit);
+        self.begin_piece(end.last.packet, &mut parts.done);
+        (ended, open)
+    }
+
+    /// Counts anew behind packet `cut`.
+    pub fn begin_piece(&mut self, cut: u32, cx: &mut Context) {
+        let http2 = &mut self.content.http2;
+        http2.begin_piece(cx);
+        begin_piece(http2);
+        self.tcp.counters.recovery = Recovery::default();
+        let first_packet = self.id();
+        self.before = Some(Box::new(Before { first_packet, counters: self.tcp.counters, cut }));
+    }
+
+    /// Notes the names that it refers to.
+    pub fn note_names(&mut self, used: &mut UsedNames) {
+        note_names(&mut self.content.http2, used);
+    }
+
+    /// The rows of the tables that have a fixed number of rows for each connection.
+    pub(super) fn rows(&mut self, at: At, cx: &mut Context) -> Ended {
+        let (counters, id, row) = (self.counters(), self.id(), self.tcp.row);
+        let client = self.content.http2.client;
+        let content = &mut self.content;
+        Ended {
+            id,
+            row: summary::row(&self.tcp, &counters, content, self.roles_from),
+            budget: content.http2.application.budget,
+            directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
+            turns: {
+                let application = &mut content.http2.application;
+                application.turns.finish(row, at.time, application.max_open_rpcs, &mut cx.idles)
+            },
+            setup: summary::setup_row(&self.tcp, content),
+        }
+    }
+}

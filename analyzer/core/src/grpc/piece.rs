@@ -1,0 +1,119 @@
+//! Divides the RPCs of a connection at a cut: open ones are reported as if the capture ended there, and go on.
+
+use crate::at::At;
+use crate::http2::connection::application::Application;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::End;
+use crate::http2::connection::streams::NONE;
+use crate::store::budget::Budget;
+use crate::store::context::Context;
+use crate::store::strings::UsedNames;
+use crate::tcp::transport::Transport;
+
+use super::call::Call;
+use super::headers::HeaderClass;
+use super::rpc::{end_open_call, note_half_closed};
+use super::state::{Grpc, Http2};
+
+/// Where rows go at a cut.
+#[derive(Debug)]
+pub struct Parts {
+    /// What is over.
+    pub done: Context,
+    /// What is open, as if the capture ended here.
+    pub open: Context,
+    /// What comes next.
+    pub next: Context,
+    /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
+    pub moved: [Vec<u32>; 2],
+}
+
+/// The time of the RPCs that are open, and of it that in a congestion window after a loss, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenTime {
+    /// By cause.
+    pub budget: Budget,
+    /// After a loss.
+    pub after_loss_ns: u64,
+}
+
+/// Reports the open streams of a connection, whose rows move on.
+pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {
+    let (budget, after_loss_ns) = (h2.application.budget, h2.application.after_loss_ns);
+    let open_rpcs = h2.application.open_rpcs;
+    (h2.application.budget, h2.application.after_loss_ns) = (Budget::default(), 0);
+    for id in h2.streams.ids() {
+        note_half_closed(h2, id, at);
+        let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { continue };
+        if !call.kind.is_rpc() {
+            move_request(call, parts);
+        } else if call.finished {
+            call.rpc = NONE;
+        } else {
+            report_call(h2, id, at, transport, parts);
+        }
+    }
+    let open = OpenTime { budget: h2.application.budget, after_loss_ns: h2.application.after_loss_ns };
+    (h2.application.budget, h2.application.after_loss_ns) = (budget, after_loss_ns);
+    h2.application.open_rpcs = open_rpcs;
+    open
+}
+
+fn report_call(h2: &mut Http2, id: u32, at: At, transport: &Transport, parts: &mut Parts) {
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let mut goes_on = *call;
+    if let Some(row) = parts.done.open_row(call.rpc) {
+        parts.moved[0].push(call.rpc);
+        goes_on.rpc = parts.next.push_open_row(&row);
+        call.rpc = parts.open.push_open_row(&row);
+    }
+    end_open_call(h2, id, End::CaptureEnds, at, &mut Reading { cx: &mut parts.open, transport });
+    if let Some(stream) = h2.streams.find_mut(id) {
+        stream.state = goes_on;
+    }
+}
+
+fn move_request(call: &mut Call, parts: &mut Parts) {
+    let number = std::mem::replace(&mut call.other_request, NONE);
+    if let Some(row) = parts.done.other_requests.get(number as usize).filter(|row| row.duration_ns < 0) {
+        parts.moved[1].push(number);
+        parts.open.push_open_request(row);
+        call.other_request = parts.next.push_open_request(row);
+    }
+}
+
+/// Begins to count the RPCs of a connection anew.
+pub fn begin_piece(h2: &mut Http2) {
+    let grpc = &mut h2.application;
+    grpc.rpcs_before = grpc.followed();
+    (grpc.rpcs, grpc.retries, grpc.other_streams, grpc.stalls) = (0, 0, 0, 0);
+    (grpc.budget, grpc.after_loss_ns) = (Budget::default(), 0);
+    grpc.max_open_rpcs = grpc.open_rpcs;
+    grpc.methods.clear();
+    for stream in h2.streams.slots_mut().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc()) {
+        if !stream.state.finished {
+            grpc.methods.note(stream.state.method);
+        }
+    }
+}
+
+/// Notes the names that a connection refers to, and forgets what it remembers of header blocks, which may refer to more.
+pub fn note_names(h2: &mut Http2, used: &mut UsedNames) {
+    let Grpc { client_agent, server_agent, ref late, .. } = h2.application;
+    used.agents.extend(client_agent.into_iter().chain(server_agent));
+    used.methods.extend(late.labels.iter().map(|&(_, number)| number));
+    for stream in h2.streams.slots_mut() {
+        used.methods.insert(stream.state.method);
+        used.agents.insert(stream.state.answered_by);
+        used.errors.insert(stream.state.grpc_message);
+    }
+    h2.forget_seen_blocks();
+    h2.each_class(&mut |class| {
+        match class {
+            HeaderClass::Path(number) | HeaderClass::ConnectPath(number) => used.methods.insert(number),
+            HeaderClass::UserAgent(number) | HeaderClass::Server(number) => used.agents.insert(number),
+            HeaderClass::GrpcMessage(number) => used.errors.insert(number),
+            _ => false,
+        };
+    });
+}

@@ -1,0 +1,146 @@
+//! A run that goes on: at each cut it gives what came since the last one.
+
+use std::sync::Arc;
+
+use crate::at::At;
+use crate::connection::CaptureEnd;
+use crate::connection::piece::Parts;
+use crate::limits;
+use crate::store::context::Options;
+use crate::tls::KeyLog;
+
+use super::opening::Opening;
+use super::piece::{Piece, Told, begin_parts};
+use super::pipeline::{CaptureCounts, Pipeline};
+use super::replay::Replay;
+
+impl Pipeline {
+    /// A run that is cut: one thread, and no tables whose rows are taken while the run goes on.
+    pub fn live(options: Options, keys: Arc<KeyLog>) -> Self {
+        let options = Options { threads: 0, frames: false, messages: false, packets: false, ..options };
+        Self::with_keys(options, keys)
+    }
+
+    /// Ends a piece. `end` is the time up to which no packet is missing, if later than the last packet's.
+    pub fn cut(&mut self, end: i64) -> Piece {
+        self.divide(end, 0, false)
+    }
+
+    /// Ends the last piece: the stream is over, and lacks packets after its packet `damage`.
+    pub fn cut_last(&mut self, damage: u32) -> Piece {
+        self.read_kept();
+        self.divide(i64::MIN, damage, true)
+    }
+
+    fn divide(&mut self, end: i64, damage: u32, is_last: bool) -> Piece {
+        self.shards.read_buffered();
+        let packets_before = self.packets_before;
+        let packet = packets_before.saturating_add(u32::try_from(self.counts.packets).unwrap_or(u32::MAX));
+        let end = CaptureEnd { last: At::new(packet, self.end_time.max(end)), damage };
+        let mut parts = begin_parts(&mut self.shards.here.cx);
+        if is_last {
+            std::mem::swap(&mut parts.done.strings, &mut parts.next.strings); // with the trace contexts
+        }
+        let (told, numbers, places) = self.report(end, is_last, &mut parts);
+        let Parts { mut done, mut open, mut next, moved: [mut rpcs, mut others] } = parts;
+        rpcs.sort_unstable();
+        others.sort_unstable();
+        done.remove_open_rows(&rpcs, &others);
+        (next.out_of_order_bytes, next.tail_bytes) = (done.out_of_order_bytes, done.tail_bytes);
+        let mut icmp_errors = std::mem::take(&mut self.icmp_errors);
+        done.renumber_connections(&places);
+        open.renumber_connections(&places);
+        icmp_errors.renumber(&places);
+        let new: Vec<u32> = numbers.iter().map(|number| number.unwrap_or(u32::MAX)).collect();
+        next.renumber_connections(&new);
+        self.shards.here.cx = next;
+        let counts = self.take_counts();
+        self.forget(&numbers, packet);
+        let questions = self.questions.take_piece(packets_before);
+        Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time }
+    }
+
+    /// What there is to report of each connection. Gives the numbers that connections have from now on, `None` for those that
+    /// are forgotten, and their numbers in the report.
+    fn report(&mut self, end: CaptureEnd, is_last: bool, parts: &mut Parts) -> (Vec<Told>, Vec<Option<u32>>, Vec<u32>) {
+        let (mut told, mut numbers, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut free, cut) = (0_u32.., self.packets_before);
+        for (row, known) in (0..).zip(self.router.known()) {
+            let (found, goes_on) = match known.opening() {
+                Some(opening) => {
+                    let has_news = opening.last_packet() > Some(cut);
+                    let ended = if has_news { self.replay.end(opening, row, cut, end) } else { None };
+                    (ended.map(|ended| (ended, Default::default())), goes_on(opening, end))
+                }
+                None => self.shards.here.divide(known.local(), end, is_last, parts),
+            };
+            numbers.push(if goes_on { free.next() } else { None });
+            places.push(if found.is_some() { told.len() as u32 } else { u32::MAX });
+            told.extend(found.map(|(ended, open)| Told { ends: known.ends(), ended, open }));
+        }
+        (told, numbers, places)
+    }
+
+    fn take_counts(&mut self) -> CaptureCounts {
+        let link_types = self.counts.link_types.clone();
+        let mut counts = std::mem::replace(&mut self.counts, CaptureCounts { link_types, ..CaptureCounts::default() });
+        if let Some(clock) = &mut self.clock {
+            counts.clock_steps = std::mem::take(&mut clock.steps);
+            counts.clock_steps_not_listed = std::mem::take(&mut clock.steps_not_listed);
+        }
+        counts.connections_not_listed = self.router.not_listed;
+        counts.lookups_not_listed = self.questions.not_listed;
+        counts
+    }
+
+    /// Forgets what is over; `numbers` has the new numbers of connections, and `packet` is the last one read.
+    fn forget(&mut self, numbers: &[Option<u32>], packet: u32) {
+        let places = self.shards.here.renumber(numbers);
+        self.router.renumber(numbers, &places);
+        self.shards.here.cx.strings.renumber();
+        self.shards.here.forget_names();
+        self.replay = Replay::new(self.shards.here.cx.options.ports.clone());
+        (self.packets_before, self.shards.cut) = (packet, packet);
+    }
+
+    /// Connections that are followed, streams that are open on them, rows that are not taken, names.
+    pub fn kept(&self) -> [usize; 4] {
+        let (connections, streams) = self.shards.here.counts();
+        let (cx, bare) = (&self.shards.here.cx, self.router.known().iter().filter(|known| known.opening().is_some()));
+        let names = [&cx.strings.methods, &cx.strings.agents, &cx.strings.errors].map(|names| names.kept());
+        [connections + bare.count(), streams, cx.rows(), names.iter().sum()]
+    }
+}
+
+/// Whether a connection without payload is remembered.
+fn goes_on(opening: &Opening, end: CaptureEnd) -> bool {
+    end.last.time.saturating_sub(opening.last_time()) < limits::LIVE_IDLE
+}
+
+impl CaptureCounts {
+    /// Takes the counts of what came next in.
+    pub fn absorb(&mut self, next: &Self) {
+        for (sum, count) in [
+            (&mut self.packets, next.packets),
+            (&mut self.bytes, next.bytes),
+            (&mut self.captured_bytes, next.captured_bytes),
+            (&mut self.tcp, next.tcp),
+            (&mut self.not_tcp, next.not_tcp),
+            (&mut self.malformed, next.malformed),
+            (&mut self.truncated, next.truncated),
+            (&mut self.fragments, next.fragments),
+            (&mut self.unsupported_link, next.unsupported_link),
+            (&mut self.time_steps_back, next.time_steps_back),
+            (&mut self.clock_steps_not_listed, next.clock_steps_not_listed),
+            (&mut self.connections_not_listed, next.connections_not_listed),
+            (&mut self.lookups_not_listed, next.lookups_not_listed),
+            (&mut self.tunnelled, next.tunnelled),
+        ] {
+            *sum += count;
+        }
+        self.first_time_ns = self.first_time_ns.into_iter().chain(next.first_time_ns).min();
+        self.last_time_ns = self.last_time_ns.max(next.last_time_ns);
+        self.clock_steps.extend(next.clock_steps.iter().copied());
+        self.link_types.clone_from(&next.link_types);
+    }
+}

@@ -1,0 +1,180 @@
+//! The time between two cuts of a run that goes on, and several of them joined.
+
+use std::collections::HashMap;
+
+use crate::connection::Ended;
+use crate::connection::piece::{OpenTime, Parts};
+use crate::store::context::Context;
+
+use super::finished::Finished;
+use super::icmp_errors::Collected;
+use super::join_rows::{join, join_repeated};
+use super::merge::absorb;
+use super::order_rows::order_rows;
+use super::pipeline::CaptureCounts;
+use super::questions::Questions;
+use super::route::End;
+
+/// A connection in a piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Its ends, the first sender before the other.
+    pub ends: [End; 2],
+    /// Its rows.
+    pub ended: Ended,
+    /// The time of its open RPCs.
+    pub open: OpenTime,
+}
+
+/// What came between two cuts.
+#[derive(Debug)]
+pub struct Piece {
+    /// Connections; other tables refer to them by number.
+    pub told: Vec<Told>,
+    /// What is over.
+    pub done: Context,
+    /// What is open at its end.
+    pub open: Context,
+    /// Counts of packets.
+    pub counts: CaptureCounts,
+    /// DNS questions.
+    pub questions: Questions,
+    /// ICMP errors.
+    pub icmp_errors: Collected,
+    /// Packets before it.
+    pub packets_before: u32,
+    /// When it ends, nanoseconds since the epoch.
+    pub end_time: i64,
+}
+
+impl Piece {
+    /// Rows of all tables.
+    pub fn rows(&self) -> usize {
+        self.told.len() + self.done.rows() + self.open.rows()
+    }
+}
+
+/// The tables of pieces that follow one another; the last one has what is open.
+pub fn join_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<(Finished, Context, CaptureCounts)> {
+    let mut pieces = pieces.peekable();
+    let first = pieces.next()?;
+    let mut joined = Joined {
+        places: HashMap::new(),
+        told: Vec::new(),
+        cx: first.done.clone(),
+        counts: first.counts.clone(),
+        questions: first.questions.clone(),
+        icmp_errors: first.icmp_errors.clone(),
+    };
+    joined.add_connections(&first.told, None);
+    let mut last = first;
+    for piece in pieces {
+        joined.add(piece);
+        last = piece;
+    }
+    joined.add_open(last);
+    for one in &mut joined.told {
+        forget_opening(&mut one.ended, first.packets_before);
+    }
+    let Joined { told, mut cx, counts, questions, icmp_errors, .. } = joined;
+    join_repeated(&mut cx);
+    order_rows(&mut cx);
+    let rows = told.into_iter().map(|one| (one.ends, one.ended));
+    Some((Finished::new(rows, questions, icmp_errors), cx, counts))
+}
+
+/// Leaves out how a connection was set up if all of that lies before the window: up to packet `before`.
+fn forget_opening(ended: &mut Ended, before: u32) {
+    let Ended { row, setup, .. } = ended;
+    let set_up = [
+        setup.syn_ack_packet,
+        setup.client_packet,
+        setup.server_packet,
+        setup.client_settings_packet,
+        setup.server_settings_packet,
+        setup.alert_packet,
+        setup.closed_packet,
+        row.tls_hello_packet,
+        row.tls_finished_packet,
+    ];
+    let last = set_up.into_iter().max().filter(|&packet| packet > 0).unwrap_or(row.last_packet);
+    if last <= before {
+        setup.syns = 0;
+        (setup.client_settings_packet, setup.client_settings_time_ns) = (0, -1);
+        (setup.server_settings_packet, setup.server_settings_time_ns) = (0, -1);
+        row.tls_server_hello_ns = -1;
+    }
+}
+
+struct Joined {
+    /// Connections by their first packets.
+    places: HashMap<u32, u32>,
+    told: Vec<Told>,
+    cx: Context,
+    counts: CaptureCounts,
+    questions: Questions,
+    icmp_errors: Collected,
+}
+
+impl Joined {
+    fn add(&mut self, piece: &Piece) {
+        let mut done = piece.done.clone();
+        let numbers = self.numbers(&piece.told);
+        done.renumber_connections(&numbers);
+        let agents = absorb(&mut self.cx, done);
+        self.add_connections(&piece.told, Some(&agents));
+        self.counts.absorb(&piece.counts);
+        self.questions.absorb(piece.questions.clone());
+        let mut errors = piece.icmp_errors.clone();
+        errors.renumber(&numbers);
+        self.icmp_errors.absorb(errors);
+    }
+
+    /// The numbers here of the connections of a piece.
+    fn numbers(&mut self, told: &[Told]) -> Vec<u32> {
+        let places = &mut self.places;
+        told.iter()
+            .map(|one| {
+                let free = places.len() as u32;
+                *places.entry(one.ended.id).or_insert(free)
+            })
+            .collect()
+    }
+
+    /// Adds the rows of connections. `agents` has the numbers of agents here by those of the piece.
+    fn add_connections(&mut self, told: &[Told], agents: Option<&[u32]>) {
+        for (number, one) in self.numbers(told).into_iter().zip(told) {
+            let mut one = *one;
+            let row = &mut one.ended.row;
+            for agent in [&mut row.client_agent, &mut row.server_agent] {
+                *agent = agents.and_then(|agents| agents.get(*agent as usize)).copied().unwrap_or(*agent);
+            }
+            match self.told.get_mut(number as usize) {
+                Some(known) => *known = Told { ended: join(&known.ended, &one.ended), ..one },
+                None => self.told.push(one),
+            }
+        }
+    }
+
+    /// Adds what is open at the end of the last piece.
+    fn add_open(&mut self, last: &Piece) {
+        let mut open = last.open.clone();
+        open.renumber_connections(&self.numbers(&last.told));
+        absorb(&mut self.cx, open);
+        for one in &last.told {
+            let place = self.places.get(&one.ended.id).copied().unwrap_or(u32::MAX);
+            if let Some(known) = self.told.get_mut(place as usize) {
+                known.ended.budget.add_all(&one.open.budget);
+                let after_loss = &mut known.ended.row.congestion_after_loss_ns;
+                *after_loss = after_loss.wrapping_add(one.open.after_loss_ns);
+            }
+        }
+    }
+}
+
+/// Contexts for a cut: what `cx` has so far, what is open, and what comes next.
+pub fn begin_parts(cx: &mut Context) -> Parts {
+    let done = cx.take_piece();
+    let (open, next) = (done.new_like(), std::mem::take(cx));
+    Parts { done, open, next, moved: [Vec::new(), Vec::new()] }
+}

@@ -1,0 +1,136 @@
+//! Divides a run that goes on into pieces: what is over is taken, and what is open moves on.
+
+use super::budget::Budget;
+use super::context::Context;
+use super::tables::{OtherRequestRow, RpcRow};
+
+/// The row of an RPC that is open at a cut.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenRow {
+    row: RpcRow,
+    deadline: i64,
+}
+
+impl Context {
+    /// A context without rows that knows the same names by the same numbers.
+    pub fn new_like(&self) -> Self {
+        let mut context = Self::new(self.options.clone());
+        context.strings = self.strings.names();
+        context
+    }
+
+    /// Takes everything but what connections go on with: names, and counts of bytes that are kept.
+    pub fn take_piece(&mut self) -> Self {
+        let mut next = Self::new(self.options.clone());
+        let names = self.strings.names();
+        next.strings = std::mem::replace(&mut self.strings, names);
+        (next.out_of_order_bytes, next.tail_bytes) = (self.out_of_order_bytes, self.tail_bytes);
+        std::mem::replace(self, next)
+    }
+
+    /// The row of an RPC, before it ends.
+    pub fn open_row(&self, number: u32) -> Option<OpenRow> {
+        let row = self.handed_on.place(number)?;
+        Some(OpenRow { row: self.rpcs.get(row)?, deadline: self.deadlines.get(row).copied().unwrap_or(-1) })
+    }
+
+    /// Adds the row of an open RPC of another piece; gives its number here.
+    pub fn push_open_row(&mut self, open: &OpenRow) -> u32 {
+        let place = self.rpcs.len();
+        self.rpcs.push(open.row);
+        if open.deadline >= 0 || !self.deadlines.is_empty() {
+            self.deadlines.resize(place, -1);
+            self.deadlines.push(open.deadline);
+        }
+        if self.options.rpc_rows {
+            self.rpc_sizes.push(Default::default());
+            self.rpc_budgets.push(Budget::default());
+        }
+        self.handed_on.number(place)
+    }
+
+    /// Adds the row of another open request; gives its number here.
+    pub fn push_open_request(&mut self, row: OtherRequestRow) -> u32 {
+        self.other_requests.push(row);
+        (self.other_requests.len() - 1) as u32
+    }
+
+    /// Removes rows of RPCs and of other requests, which went to another piece; `rpcs` and `others` are ascending.
+    pub fn remove_open_rows(&mut self, rpcs: &[u32], others: &[u32]) {
+        let all = |rows: usize, removed: &[u32]| -> Vec<u32> {
+            (0..rows as u32).filter(|row| removed.binary_search(row).is_err()).collect()
+        };
+        if !rpcs.is_empty() {
+            let kept = all(self.rpcs.len(), rpcs);
+            for rpc in &mut self.failures.rpc {
+                *rpc = kept.binary_search(rpc).map_or(u32::MAX, |place| place as u32);
+            }
+            let cell = |cells: &[i64], row: u32| cells.get(row as usize).copied().unwrap_or(-1);
+            if !self.deadlines.is_empty() {
+                self.deadlines = kept.iter().map(|&row| cell(&self.deadlines, row)).collect();
+            }
+            if self.options.rpc_rows {
+                self.rpc_sizes.arrange(&kept);
+                self.rpc_budgets = kept.iter().filter_map(|&row| self.rpc_budgets.get(row as usize).copied()).collect();
+            }
+            self.rpcs.arrange(&kept);
+        }
+        if !others.is_empty() {
+            self.other_requests.arrange(&all(self.other_requests.len(), others));
+        }
+    }
+
+    /// Gives connections the numbers that `numbers` has in the place of their old ones; others stay.
+    pub fn renumber_connections(&mut self, numbers: &[u32]) {
+        for column in [
+            &mut self.rpcs.connection,
+            &mut self.waits.connection,
+            &mut self.record_waits.connection,
+            &mut self.records.connection,
+            &mut self.idles.connection,
+            &mut self.acts.connection,
+            &mut self.stalls.connection,
+            &mut self.unanswered.connection,
+            &mut self.undelivered.connection,
+            &mut self.closings.connection,
+            &mut self.open_rpcs.connection,
+            &mut self.pings.connection,
+            &mut self.goaways.connection,
+            &mut self.delays.connection,
+            &mut self.other_requests.connection,
+            &mut self.queues.connection,
+            &mut self.connection_methods.connection,
+            &mut self.problems.rows.connection,
+        ] {
+            for connection in column {
+                *connection = numbers.get(*connection as usize).copied().unwrap_or(*connection);
+            }
+        }
+    }
+
+    /// Rows of all tables.
+    pub fn rows(&self) -> usize {
+        [
+            self.rpcs.len(),
+            self.waits.len(),
+            self.record_waits.len(),
+            self.records.len(),
+            self.idles.len(),
+            self.stalls.len(),
+            self.unanswered.len(),
+            self.undelivered.len(),
+            self.closings.len(),
+            self.open_rpcs.len(),
+            self.pings.len(),
+            self.goaways.len(),
+            self.delays.len(),
+            self.other_requests.len(),
+            self.queues.len(),
+            self.connection_methods.len(),
+            self.problems.rows.len(),
+            self.failures.len(),
+        ]
+        .into_iter()
+        .sum()
+    }
+}

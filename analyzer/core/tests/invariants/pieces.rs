@@ -1,0 +1,103 @@
+//! A run that is cut finds what a run over the whole capture finds.
+
+use std::sync::Arc;
+
+use grpcdiag_core::capture_file::Packet;
+use grpcdiag_core::run::piece::{Piece, join_pieces};
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::store::context::Options;
+
+use crate::support::{Analysis, Recorded, Rpc, analyse, captures, difference, name, packets_of};
+
+fn options() -> Options {
+    Options { rpc_rows: true, ..Options::default() }
+}
+
+/// The pieces of a run that is cut behind some numbers of packets, and at its end.
+fn pieces(packets: &[Recorded], cuts: &[usize]) -> Vec<Piece> {
+    let mut pipeline = Pipeline::live(options(), Arc::default());
+    let mut pieces = Vec::new();
+    for (number, packet) in (1..).zip(packets) {
+        pipeline.packet(&Packet {
+            number,
+            time_ns: packet.time_ns,
+            link_type: packet.link_type,
+            interface: 0,
+            captured: &packet.captured,
+            original_len: packet.original_len,
+        });
+        if cuts.contains(&(number as usize)) {
+            pieces.push(pipeline.cut(i64::MIN));
+        }
+    }
+    pieces.push(pipeline.cut_last(0));
+    pieces
+}
+
+fn join(pieces: &[Piece]) -> Analysis {
+    let (finished, cx, counts) = join_pieces(pieces.iter()).unwrap();
+    Analysis { finished, cx, counts }
+}
+
+#[test]
+fn one_piece_is_the_capture() {
+    for path in captures() {
+        let packets = packets_of(&path);
+        assert_eq!(difference(join(&pieces(&packets, &[])), analyse(&packets, options())), None, "{}", name(&path));
+    }
+}
+
+/// Tables of which each piece has the first rows alone, or the latest interval of a length, are left out.
+fn comparable(mut analysis: Analysis) -> Analysis {
+    analysis.cx.pings = Default::default();
+    for row in 0..analysis.cx.idles.len() {
+        analysis.cx.idles.before_packet[row] = 0;
+    }
+    analysis
+}
+
+#[test]
+fn pieces_joined_are_the_capture() {
+    let mut wrong = Vec::new();
+    for path in captures() {
+        let packets = packets_of(&path);
+        let cuts: Vec<usize> = (1..7).map(|part| packets.len() * part / 7).collect();
+        let pieces = pieces(&packets, &cuts);
+        let joined = join(&pieces);
+        let checked = joined.check_bytes().and_then(|()| joined.check_durations());
+        let differs = difference(comparable(joined), comparable(analyse(&packets, options())));
+        wrong.extend(checked.err().into_iter().chain(differs).map(|text| format!("{}: {text}", name(&path))));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each RPC is complete in one piece, with the row that it has in the whole capture, and open in those before.
+#[test]
+fn rows_of_pieces_are_those_of_the_capture() {
+    let key = |analysis: &Analysis, rpc: &Rpc| {
+        let row = rpc.connection as usize;
+        (analysis.finished.connections.client_port[row], rpc.times.0, rpc.packets.0, rpc.stream)
+    };
+    for path in captures() {
+        let packets = packets_of(&path);
+        let cuts: Vec<usize> = (1..5).map(|part| packets.len() * part / 5).collect();
+        let whole = analyse(&packets, options());
+        let mut expected: Vec<_> = whole
+            .rpcs()
+            .iter()
+            .filter(|rpc| rpc.is_complete())
+            .map(|rpc| (key(&whole, rpc), rpc.times.1, rpc.status))
+            .collect();
+        let mut found = Vec::new();
+        for piece in &pieces(&packets, &cuts) {
+            let one = join(std::slice::from_ref(piece));
+            found.extend(
+                one.rpcs().iter().filter(|rpc| rpc.is_complete()).map(|rpc| (key(&one, rpc), rpc.times.1, rpc.status)),
+            );
+            assert_eq!(one.check_durations(), Ok(()), "{}", name(&path));
+        }
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{}", name(&path));
+    }
+}
