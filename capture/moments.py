@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pwd
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files.atomic_file import PRIVATE, replacing
 from .errors import RecordingError
-from .ring import Ring
+from .ring import Comment, Ring
 
 HOUR_NS = 3600 * 10**9
 
@@ -33,8 +33,7 @@ class Moment:
 
     time_ns: int
     reasons: list[str] = field(default_factory=list)
-    comments: dict[int, str] = field(default_factory=dict)
-    """Texts by the numbers of packets in the stream."""
+    comments: list[Comment] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Moments:
         """Give the time from which the ring must keep packets, because they are to be written."""
         return self._pending.time_ns - self._limits.before_ns if self._pending else 1 << 62
 
-    def note(self, time_ns: int, reason: str, comments: Mapping[int, str]) -> bool:
+    def note(self, time_ns: int, reason: str, comments: Sequence[Comment]) -> bool:
         """Ask for the packets around a moment; one that is about to be written takes it in. False beyond the limits."""
         if self._pending is None:
             self._written_ns = [one for one in self._written_ns if one > time_ns - HOUR_NS]
@@ -75,7 +74,7 @@ class Moments:
                 return False
             self._pending = Moment(time_ns)
         self._pending.reasons.append(reason)
-        self._pending.comments |= comments
+        self._pending.comments += comments
         return True
 
     def write_due(self, now_ns: int, *, over: bool = False) -> Saved | None:

@@ -11,7 +11,8 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -19,11 +20,14 @@ from ..files.atomic_file import PRIVATE
 from ..files.folder import Folder
 from .errors import RecordingError, UsageError
 
+Comment = tuple[int, str]
+"""The number of a packet in the stream, and a text."""
 HEADER = 24
 """Bytes of a pcap file without packets."""
 _MAGIC = struct.pack("=I", 0xA1B23C4D)
 """pcap with nanoseconds in this machine's order, as tcpdump writes it."""
-_RECORD = struct.Struct("=IIII")
+_RECORD, _TIME, _LENGTH = 16, struct.Struct("=II"), struct.Struct("=I")
+"""Size of the header of a packet, and its parts."""
 _MOST_PACKET = 262_144
 """tcpdump's largest snaplen."""
 PARTS = 64
@@ -109,9 +113,8 @@ class Ring:
                 else contextlib.nullcontext(b"") as data
             ):
                 if data[:4] == _MAGIC:
-                    with contextlib.suppress(RecordingError):  # what follows is damaged
-                        for length, time_ns in _list_records(data, HEADER):
-                            part.extend(Part(packets=1, bytes=length, first_ns=time_ns, last_ns=time_ns))
+                    with contextlib.suppress(RecordingError):  # it is damaged, so all of it goes
+                        part.extend(_measure(data, HEADER))
             os.ftruncate(found, part.bytes)
         finally:
             os.close(found)
@@ -147,30 +150,23 @@ class Ring:
             if data[:4] != _MAGIC:
                 raise RecordingError("the stream is not a pcap with nanoseconds in this machine's order")
             self._header, data = data[:HEADER], data[HEADER:]
-        start = end = 0
-        batch = Part(first_packet=self._next)
-        for size, time_ns in _list_records(data, 0):
-            if self._is_full(batch, time_ns):
-                self._append(data[start:end], batch)
-                self._close()
-                start, batch = end, Part(first_packet=self._next)
-            batch.extend(Part(packets=1, bytes=size, first_ns=time_ns, last_ns=time_ns))
-            end += size
-            self._next += 1
-        self._append(data[start:end], batch)
-        self._rest = data[end:]
+        batch = _measure(data, 0)
+        self._rest = data[batch.bytes :]
+        if not batch.packets:
+            return
+        batch.first_packet = self._next
+        self._next += batch.packets
+        if self._descriptor >= 0 and self._is_full(batch):
+            self._close()
+        self._append(data[: batch.bytes], batch)
 
-    def _is_full(self, batch: Part, time_ns: int) -> bool:
-        first_ns, size = batch.first_ns, batch.bytes
-        if self._descriptor >= 0:
-            first_ns, size = min(first_ns, self._parts[-1].first_ns), size + self._parts[-1].bytes
-        span_ns = max(LEAST_NS, self._keep.age_ns // PARTS)
-        return size > 0 and (size >= self._keep.bytes // PARTS or time_ns - first_ns >= span_ns)
+    def _is_full(self, batch: Part) -> bool:
+        """Say whether the newest file has no room for more packets."""
+        part, span_ns = self._parts[-1], max(LEAST_NS, self._keep.age_ns // PARTS)
+        return part.bytes + batch.bytes > self._keep.bytes // PARTS or batch.first_ns - part.first_ns >= span_ns
 
     def _append(self, data: bytes, batch: Part) -> None:
         """Write whole packets; on a full disk the oldest file makes room, otherwise they are lost."""
-        if not batch.packets:
-            return
         for attempt in range(2):
             try:
                 self._write(data)
@@ -204,6 +200,7 @@ class Ring:
                 text = text[os.write(self._descriptor, text) :]
         except OSError:
             os.ftruncate(self._descriptor, part.bytes)
+            os.lseek(self._descriptor, part.bytes, os.SEEK_SET)
             raise
         part.bytes = size - len(data)  # the packets are counted when all of this is done
 
@@ -229,18 +226,19 @@ class Ring:
         while len(self._parts) > 1 and self.bytes > self._keep.bytes:
             self._remove(self._parts[0])
 
-    def write_between(self, from_ns: int, to_ns: int, out: IO[bytes], comments: Mapping[int, str]) -> int:
+    def write_between(self, from_ns: int, to_ns: int, out: IO[bytes], comments: Sequence[Comment]) -> int:
         """Write the files with packets of that time as one pcapng, and give the number of packets.
 
-        `comments` has texts by the numbers of packets in the stream. Raises OSError and CaptureError.
+        `comments` are for packets of this stream. Raises OSError and CaptureError.
         """
         from ..analyzer.annotate import Annotating  # imported only here: a ring may never need it
 
         parts = [part for part in self._parts if part.packets and part.first_ns <= to_ns and part.last_ns >= from_ns]
-        before, placed = 0, list[tuple[int, str]]()
+        before, placed = 0, list[Comment]()
+        ordered = sorted(comments)
         for part in parts:
-            numbers = range(part.first_packet, part.first_packet + part.packets)
-            placed += [(before + 1 + n - part.first_packet, text) for n, text in comments.items() if n in numbers]
+            first, end = (bisect_left(ordered, (part.first_packet + n, "")) for n in (0, part.packets))
+            placed += [(number - part.first_packet + before + 1, text) for number, text in ordered[first:end]]
             before += part.packets
         with contextlib.ExitStack() as stack:
             paths = []
@@ -248,9 +246,8 @@ class Ring:
                 opened = self._folder.open(part.name, os.O_RDONLY | os.O_NONBLOCK)
                 stack.callback(os.close, opened)
                 paths.append(f"/proc/self/fd/{opened}")
-            annotating = Annotating(paths, placed)
-            for piece in annotating.pieces() if paths else ():
-                out.write(piece)
+            if paths:
+                out.writelines(Annotating(paths, placed).pieces())
         out.flush()
         os.fsync(out.fileno())  # what is reported as written must survive the machine
         return before
@@ -260,14 +257,26 @@ class Ring:
         self._close()
 
 
-def _list_records(data: bytes | mmap.mmap, at: int) -> Iterator[tuple[int, int]]:
-    """List the whole records of a pcap: size with its header, and time. Raises RecordingError for what is none."""
-    unpack, size, end = _RECORD.unpack_from, _RECORD.size, len(data)
-    while at + size <= end:
-        seconds, nanoseconds, length, _ = unpack(data, at)
+def _measure(data: bytes | mmap.mmap, begin: int) -> Part:
+    """Measure the whole packets from there on; times are those of the first and of the last one.
+
+    Raises RecordingError for what is no packet. This runs for every packet, so it reads only lengths.
+    """
+    unpack, end, at, last, packets = _LENGTH.unpack_from, len(data) - _RECORD, begin, begin, 0
+    while at <= end:
+        (length,) = unpack(data, at + 8)
         if length > _MOST_PACKET:
             raise RecordingError(f"the stream is damaged: a packet of {length:,} bytes")
-        at += size + length
-        if at > end:
-            return
-        yield size + length, seconds * 1_000_000_000 + nanoseconds
+        after = at + _RECORD + length
+        if after > end + _RECORD:
+            break
+        last, at, packets = at, after, packets + 1
+    if not packets:
+        return Part()
+    times = (_read_time(data, begin), _read_time(data, last))
+    return Part(packets=packets, bytes=at - begin, first_ns=min(times), last_ns=max(times))
+
+
+def _read_time(data: bytes | mmap.mmap, at: int) -> int:
+    seconds, nanoseconds = _TIME.unpack_from(data, at)
+    return seconds * 1_000_000_000 + nanoseconds

@@ -30,6 +30,12 @@ def packet(at_ns: int, size: int = 60) -> bytes:
     return struct.pack("=IIII", at_ns // S, at_ns % S, size, size) + bytes(size)
 
 
+def feed(ring: Ring, stream: bytes, size: int = 760) -> None:
+    """Feed a ring as a pipe does, in pieces: by default ten packets."""
+    for at in range(0, len(stream), size):
+        ring.add(stream[at : at + size])
+
+
 def make_stream(seconds: int, per_second: int = 10, size: int = 60) -> bytes:
     steps = range(seconds * per_second)
     return HEADER + b"".join(packet(T0 + step * S // per_second, size) for step in steps)
@@ -83,13 +89,13 @@ def test_packets_stay_whole_wherever_the_stream_is_divided(folder: Folder, tmp_p
         ring.add(stream[at : at + size])
         at += size
     assert kept(tmp_path) == [T0 + step * S // 10 for step in range(200)]
-    assert len(list(tmp_path.glob("ring-*.pcap"))) == 20
+    assert 15 <= len(list(tmp_path.glob("ring-*.pcap"))) <= 20
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
 
 
 def test_old_packets_go_by_age(folder: Folder, tmp_path: Path) -> None:
     ring = Ring(folder, Keep(5 * S))
-    ring.add(make_stream(20))
+    feed(ring, make_stream(20))
     ring.expire(T0 + 20 * S)
     assert T0 + 14 * S <= kept(tmp_path)[0] <= T0 + 15 * S
     ring.expire(T0 + 24 * S, held_ns=T0 + 18 * S)  # these are to be written
@@ -113,7 +119,7 @@ def test_old_packets_go_by_size(folder: Folder, tmp_path: Path) -> None:
 
 def test_a_restart_keeps_the_ring(folder: Folder, tmp_path: Path) -> None:
     ring = Ring(folder, Keep(60 * S))
-    ring.add(make_stream(3))
+    feed(ring, make_stream(3))
     newest = sorted(tmp_path.iterdir())[-1]
     with newest.open("ab") as file:
         file.write(packet(T0 + 9 * S)[:40])  # it was killed while it wrote
@@ -144,7 +150,7 @@ def test_a_full_disk_costs_the_oldest_packets(folder: Folder, tmp_path: Path, mo
         return write(descriptor, data[:room])
 
     monkeypatch.setattr(os, "write", fill)
-    ring = Ring(folder, Keep(600 * S))
+    ring = Ring(folder, Keep(60 * S))
     for second in range(100):
         ring.add((HEADER if not second else b"") + b"".join(packet(T0 + second * S + n, 600) for n in range(5)))
     assert kept(tmp_path)[-1] == T0 + 99 * S + 4
@@ -188,11 +194,14 @@ def test_a_moment_is_written_with_its_comments(folder: Folder, tmp_path: Path, o
     file = Path(recorded("lab/peer-unreachable-control.pcap"))
     stream = file.read_bytes()
     ring, moments = make_moments(folder, tmp_path, Limits())
-    for at in range(0, len(stream), 1000):
-        ring.add(stream[at : at + 1000])
+    feed(ring, stream)
     first_ns = ring.first_ns or 0
-    assert moments.note(first_ns + S, "p99 > 50ms: slow", {3: "grpcdiag: p99 > 50ms"})
-    assert moments.note(first_ns + 2 * S, "finding:warning", {5: "grpcdiag: a finding"})
+    assert moments.note(first_ns + S, "p99 > 50ms: slow", [(3, "grpcdiag: p99 > 50ms")])
+    assert moments.note(
+        first_ns + 2 * S,
+        "finding:warning",
+        [(5, "grpcdiag: a finding"), (5, "grpcdiag: more"), (10**9, "of no packet")],
+    )
     assert moments.write_due(first_ns + 5 * S) is None
     saved = moments.write_due(first_ns + 6 * S)
     assert saved and saved.reasons == ("p99 > 50ms: slow", "finding:warning")
@@ -202,14 +211,15 @@ def test_a_moment_is_written_with_its_comments(folder: Folder, tmp_path: Path, o
     rows = [run_here("packets", str(one), "--format", "csv").text for one in (saved.path, file)]
     assert rows[0] == rows[1]
     content = saved.path.read_bytes()
+    assert b"of no packet" not in content
     assert content.index(b"grpcdiag: p99") < content.index(b"grpcdiag: a finding")
     assert moments.write_due(first_ns + 60 * S) is None
 
 
 def test_only_the_time_around_the_moment_is_written(folder: Folder, tmp_path: Path, out: Path) -> None:
     ring, moments = make_moments(folder, tmp_path, Limits(before_ns=5 * S, after_ns=2 * S))
-    ring.add(make_stream(40))
-    assert moments.note(T0 + 20 * S, "a", {201: "the moment"})
+    feed(ring, make_stream(40))
+    assert moments.note(T0 + 20 * S, "a", [(201, "the moment")])
     assert moments.held_ns == T0 + 15 * S
     saved = moments.write_due(T0 + 22 * S)
     assert saved and saved.packets == 80  # files of a second each, from 15 s to 22 s
@@ -219,17 +229,17 @@ def test_only_the_time_around_the_moment_is_written(folder: Folder, tmp_path: Pa
 def test_no_more_than_the_limits(folder: Folder, tmp_path: Path, out: Path) -> None:
     limits = Limits(before_ns=S, after_ns=S, per_hour=2, bytes=10**9)
     ring, moments = make_moments(folder, tmp_path, limits)
-    ring.add(make_stream(30))
+    feed(ring, make_stream(30))
     for at in (5, 10):
-        assert moments.note(T0 + at * S, "a", {}) and moments.write_due(T0 + (at + 1) * S)
-    assert not moments.note(T0 + 15 * S, "a", {})
+        assert moments.note(T0 + at * S, "a", []) and moments.write_due(T0 + (at + 1) * S)
+    assert not moments.note(T0 + 15 * S, "a", [])
     assert moments.refused == 1
     later = T0 + 5 * S + moments_of.HOUR_NS
     ring.add(packet(later))
-    assert moments.note(later, "a", {}) and moments.write_due(later + S)
+    assert moments.note(later, "a", []) and moments.write_due(later + S)
     ring, moments = make_moments(folder, tmp_path, Limits(bytes=1))
-    assert moments.note(later, "a", {}) and moments.write_due(later, over=True)
-    assert not moments.note(later, "a", {})
+    assert moments.note(later, "a", []) and moments.write_due(later, over=True)
+    assert not moments.note(later, "a", [])
     assert len({path.name for path in out.iterdir()}) == 4
 
 
@@ -238,8 +248,8 @@ def test_a_moment_is_written_whole_or_not_at_all(
     where: str, folder: Folder, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring, moments = make_moments(folder, tmp_path, Limits())
-    ring.add(make_stream(5))
-    moments.note(T0 + S, "slow calls", {})
+    feed(ring, make_stream(5))
+    moments.note(T0 + S, "slow calls", [])
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -254,8 +264,8 @@ def test_a_moment_is_written_whole_or_not_at_all(
 
 def test_packets_that_are_gone_give_no_file(folder: Folder, tmp_path: Path, out: Path) -> None:
     ring, moments = make_moments(folder, tmp_path, Limits())
-    ring.add(make_stream(2))
-    moments.note(T0 + 600 * S, "late", {})
+    feed(ring, make_stream(2))
+    moments.note(T0 + 600 * S, "late", [])
     with pytest.raises(RecordingError, match="no packets of that time are left"):
         moments.write_due(T0 + 700 * S)
     assert list(out.iterdir()) == []

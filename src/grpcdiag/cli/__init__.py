@@ -19,6 +19,7 @@ COMMANDS = (
     "export",
     "explain",
     "capture",
+    "watch",
     "verify",
     "scrub",
     "annotate",
