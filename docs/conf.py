@@ -57,6 +57,7 @@ HOW_TO = [
     "docs/recording-well",
     "docs/recording",
     "docs/kubernetes",
+    "docs/watch",
     "docs/compare",
     "docs/two-captures",
     "docs/hops",

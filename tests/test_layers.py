@@ -74,9 +74,10 @@ ARROWS = {
     "reports.tables fixtures "
     "interruption analyzer.model",
     "cli.formats": "",
+    "cli.watching": "",
     "cli": "",
 }
-ANY = {"cli", "cli.formats"}  # of the lab alone, see below
+ANY = {"cli", "cli.formats", "cli.watching"}  # of the lab alone, see below
 """Rooms that may import any room that stands before them: the command line."""
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
 READS_TABLES = {"tables", "perfetto", "otlp", "timeline", "wireshark"}

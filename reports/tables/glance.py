@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ import polars as pl
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
-from rich.text import Text
 
 from ...analyzer.decode.runner import Origin
 from ...analyzer.model.text import duration
@@ -119,7 +118,7 @@ class Glance:
 
     def list_causes(self) -> str:
         """Say which letters of the bars shown stand for what; empty without bars."""
-        return name_letters(self._letters)
+        return ", ".join(f"{letter} {cause}" for cause, letter in LETTERS.items() if letter in self._letters)
 
     def _format(self, column: pl.Series) -> list[str]:
         values = column.to_list()
@@ -186,16 +185,6 @@ def _take(text: Iterable[str], width: int) -> str:
             break
         taken += character
     return taken
-
-
-def name_letters(letters: Container[str]) -> str:
-    """Say which letters of bars stand for what."""
-    return ", ".join(f"{letter} {cause}" for cause, letter in LETTERS.items() if letter in letters)
-
-
-def style_bar(bar: str) -> Text:
-    """Colour a bar's letters by their causes."""
-    return Text.assemble(*(("".join(some), f"{_STYLES[letter]} reverse") for letter, some in groupby(bar)))
 
 
 def _colour(bar: str) -> str:

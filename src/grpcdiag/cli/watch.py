@@ -1,178 +1,123 @@
-"""`grpcdiag watch`: show RPCs while they happen."""
+"""`grpcdiag watch`: show what calls do while they do it, and write the packets around moments of trouble."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
+import gc
 import sys
-from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..interruption import Raising
-from .support.common import KeyLog, Ports, Quiet, decoding, fail, how, say
+from .support.common import KeyLog, Quiet, decoding, fail, how
 
 if TYPE_CHECKING:
-    from ..capture.tcpdump import Tcpdump
-    from ..reports.live.exposition import Exposition
-    from .support.watching import Watcher
+    from ..analyzer.triggers import Trigger
 
+NAME = "watch"
 USAGE = 2
-"""Exit code: a wrong filter, interface or address."""
+"""Exit code: a wrong filter, interface, trigger or folder."""
 CANNOT_RECORD = 125
-"""Exit code: recording is impossible here, as that of `grpcdiag capture`."""
+"""Exit code: recording is impossible here, as for `capture`."""
 
 
 def command(
-    file: Annotated[
+    source: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE]", help="Read this file or pipe, - for standard input. Default: record."),
+        typer.Argument(
+            metavar="[-]", help="Read a stream of packets from standard input. Default: record with tcpdump."
+        ),
     ] = None,
-    interface: Annotated[
-        str | None, typer.Option("-i", "--interface", metavar="IF", help="Interface to record. Default: any.")
+    interface: Annotated[str | None, typer.Option("-i", "--interface", metavar="IF", help="Default: any.")] = None,
+    port: Annotated[
+        list[int] | None,
+        typer.Option("-p", "--port", min=1, max=65535, help="Record this port; repeatable. Default: all TCP."),
     ] = None,
-    port: Ports = None,
     filter_: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="EXPR", help="Extra pcap filter, combined with AND; see pcap-filter(7)."),
+        str | None, typer.Option("--filter", metavar="EXPR", help="Extra pcap filter, combined with AND.")
     ] = None,
-    every: Annotated[float, typer.Option("--every", metavar="S", min=0.1, max=10, help="Time between two views.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Write one line of JSON per interval.")] = False,
-    openmetrics: Annotated[
-        str | None,
-        typer.Option("--openmetrics", metavar="[HOST]:PORT", help="Serve the last minute's figures at /metrics."),
+    netns: Annotated[
+        str | None, typer.Option("--netns", metavar="NAME|PATH", help="Record in this network namespace.")
     ] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            "--container", metavar="ID|NAME", help="Record in the network namespace of this container or pod."
+        ),
+    ] = None,
+    trigger: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trigger",
+            metavar="CONDITION",
+            help="Write the packets around the moment when this is met: 'p99 > 50ms', 'p99(/pkg.Svc/*) > 50ms', "
+            "'status=UNAVAILABLE rate > 1%', finding:warning, finding:ID; repeatable; needs -o.",
+        ),
+    ] = None,
+    keep: Annotated[
+        str,
+        typer.Option("--keep", metavar="AGE,SIZE", help="With --trigger: packets kept, such as 60s, 500M or 10m,2G."),
+    ] = "60s",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for captures and the last packets.")
+    ] = None,
+    per_hour: Annotated[
+        int, typer.Option("--per-hour", min=1, max=3600, help="With --trigger: most captures in an hour.")
+    ] = 6,
+    as_json: Annotated[bool, typer.Option("--json", help="Write a line of JSON each second.")] = False,
     keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show rates, latencies, time by cause and findings of the last seconds, by method and by connection.
+    """Show calls by method, their latency, time by cause and findings of the last seconds, until q or Ctrl-C.
 
-    On a terminal: q quits, space freezes, s sorts, w changes the window, c shows connections, / filters.
+    With --trigger it is a flight recorder: it keeps the last packets in -o, and writes those around each moment there.
     """
-    if file is None and not sys.platform.startswith("linux"):
-        fail("recording needs Linux: pipe a capture into grpcdiag watch -", CANNOT_RECORD)
-    on_terminal = not as_json and sys.stdout.isatty() and _has_view(quiet)
-    with Raising(), decoding(), contextlib.ExitStack() as stack:
-        served = stack.enter_context(_serve(openmetrics, quiet)) if openmetrics else None
-        if file is None:
-            source, dropped = stack.enter_context(_record(interface, tuple(port or ()), filter_, quiet))
-        else:
-            source, dropped = file, _know_nothing
-        from ..analyzer.live import LiveCapture
-        from .support.watching import Watcher
-
-        options = how([] if file is None else [file], None if file is None else port, keylog, None)
-        live = stack.enter_context(LiveCapture(source, history=Watcher.count_pieces(every), **options))
-        watcher = Watcher(live, every, now=file in (None, "-"), dropped=dropped, served=served)
-        if on_terminal:
-            _show(watcher)
-        else:
-            _write_lines(watcher, as_json=as_json)
-
-
-def _has_view(quiet: bool) -> bool:
-    """Say whether the library of the live view is installed; without it lines are written."""
-    from importlib.util import find_spec
-
-    found = find_spec("textual") is not None
-    if not found and not quiet:
-        say("one line per interval; for the live view: pip install 'grpcdiag[watch]'")
-    return found
-
-
-def _know_nothing() -> int | None:
-    """Packets that the recording lost, where nobody says."""
-    return None
-
-
-@contextlib.contextmanager
-def _serve(address: str, quiet: bool) -> Iterator[Exposition]:
-    """Serve the figures of the longest window."""
-    from ..reports.live.exposition import LOOPBACK, Exposition
-
-    host, colon, port = address.rpartition(":")
-    if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
-        fail(f"--openmetrics {address}: write :PORT for this host alone, or HOST:PORT", USAGE)
-    try:
-        exposition = Exposition(host.strip("[]") or LOOPBACK, int(port))
-    except OSError as error:
-        fail(f"--openmetrics {address}: {error.strerror}", USAGE)
-    with exposition:
-        if not quiet:
-            say(f"figures of the last minute: http://{host or LOOPBACK}:{exposition.port}/metrics")
-        yield exposition
-
-
-@contextlib.contextmanager
-def _record(
-    interface: str | None, ports: tuple[int, ...], filter_: str | None, quiet: bool
-) -> Iterator[tuple[int, Callable[[], int | None]]]:
-    """Run tcpdump, and give the descriptor of its packets, and a function that counts those that it lost."""
-    from ..capture import command, filters, interfaces, tcpdump
+    if source not in (None, "-"):
+        fail(f"{source}: watch reads standard input (-) or records: for a file use grpcdiag analyze", USAGE)
+    if not as_json and not sys.stdout.isatty():
+        fail("watch draws on a terminal: use --json elsewhere", USAGE)
+    if trigger and not output:
+        fail("--trigger writes captures: name their folder with -o", USAGE)
+    if source is None and sys.platform != "linux":
+        fail("recording needs Linux: pipe packets to `grpcdiag watch -`", CANNOT_RECORD)
+    triggers = _parse_triggers(trigger or ())
+    from ..capture import filters, interfaces, namespaces
     from ..capture.errors import RecordingError, UsageError
-    from ..capture.output import STDOUT
+    from ..capture.ring import parse_keep
+    from .watching.loop import Watch
+    from .watching.options import Options
 
+    gc.enable()  # this command may run for days
+    chosen = how((), None, keylog)
     try:
-        user = command.choose_user(None)
-        chosen, expression = interfaces.choose(interface, ()), filters.expression(ports, (), filter_)
-        filters.check(filter_ or "")  # alone first, so that the error names the user's filter
-        filters.check(expression)
-        stay_root = os.geteuid() == 0 and user is None
-        line = tcpdump.arguments(
-            tcpdump.find(), interface=chosen, expression=expression, output=STDOUT, stay_root=stay_root
-        )
-        reads, writes = os.pipe()
-        try:
-            running = tcpdump.Tcpdump(line, writes, user=user)
-        finally:
-            os.close(writes)
-        with contextlib.closing(_Recording(running, reads)) as recording:
-            running.listen()
-            if not quiet:
-                say(f"recording on {chosen}: {expression}")
-            yield reads, recording.count_dropped
+        with decoding(), Raising(), ExitStack() as stack:
+            stack.enter_context(namespaces.entered(namespaces.locate(netns, container)))
+            options = Options(
+                interface=interfaces.choose(interface, ()) if source is None else "",
+                expression=filters.expression(tuple(port or ()), (), filter_),
+                folder=output,
+                keep=parse_keep(keep),
+                per_hour=per_hour,
+                triggers=tuple(triggers),
+                as_json=as_json,
+                quiet=quiet,
+            )
+            filters.check(options.expression)
+            stack.enter_context(Watch(options, chosen)).run()
     except UsageError as error:
         fail(str(error), USAGE)
     except RecordingError as error:
         fail(str(error), CANNOT_RECORD)
 
 
-class _Recording:
-    """tcpdump, whose packets come through a pipe."""
+def _parse_triggers(texts: list[str] | tuple[()]) -> list[Trigger]:
+    """Parse triggers; one that is invalid ends the command."""
+    from ..analyzer.detectors import DETECTORS
+    from ..analyzer.triggers import TriggerError, parse
 
-    def __init__(self, running: Tcpdump, reads: int) -> None:
-        self._running, self._reads = running, reads
-
-    def count_dropped(self) -> int | None:
-        """Ask tcpdump how many packets it lost since the beginning; None if it does not answer."""
-        counts = self._running.ask()
-        return None if counts is None else counts.dropped + counts.dropped_by_interface
-
-    def close(self) -> None:
-        """Stop tcpdump. The pipe is closed first, so that it never waits for a reader."""
-        os.close(self._reads)
-        self._running.stop()
-
-
-def _write_lines(watcher: Watcher, *, as_json: bool) -> None:
-    """Write a line per interval to standard output, until the stream is over or a signal comes."""
-    import msgspec
-
-    from ..reports.live.lines import describe_line
-
-    for snapshot in watcher:
-        text = msgspec.json.encode(snapshot).decode() if as_json else describe_line(snapshot)
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-
-def _show(watcher: Watcher) -> None:
-    """Show the live view until the user quits."""
-    from ..reports.live.terminal import Live
-
-    view = Live(watcher)
-    view.run()
-    if view.error is not None:
-        raise view.error
+    try:
+        return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]
+    except TriggerError as error:
+        fail(f"--trigger {error}", USAGE)

@@ -1,0 +1,104 @@
+"""The flight recorder: which triggers are met, and the captures that are written for them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+from ...analyzer.live import Window
+from ...analyzer.model.analysis import Analysis
+from ...capture.errors import RecordingError, UsageError
+from ...capture.moments import Limits, Moments
+from ...capture.ring import Ring
+from ...files.folder import Folder, find
+from ...files.rights import Rights
+from ...reports.wireshark.comments import WORD, list_comments
+from .options import Options
+
+
+class FlightRecorder:
+    """Keeps the last packets, and writes those around moments at which a trigger began to be met."""
+
+    def __init__(self, options: Options, user: pwd.struct_passwd | None) -> None:
+        """Take the folder, whose ring may be of an earlier run. Raises RecordingError."""
+        self.lock = threading.Lock()
+        """Of the ring, to which another thread adds packets."""
+        self.ring: Ring | None = None
+        """None without triggers."""
+        self._moments: Moments | None = None
+        self._triggers = options.triggers
+        self._met: set[str] = set()
+        self._stack = ExitStack()
+        if options.folder is None or not options.triggers:
+            return
+        try:
+            with ExitStack() as stack:
+                self.ring = Ring(_take_folder(options.folder, user, stack), options.keep)
+                self._stack = stack.pop_all()
+        except OSError as error:
+            raise UsageError(f"cannot write {options.folder}: {error.strerror}") from None
+        limits = Limits(before_ns=min(options.keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
+        self._moments = Moments(self.ring, options.folder, user, limits)
+
+    def begin_stream(self) -> None:
+        """Expect another stream."""
+        if self.ring:
+            with self.lock:
+                self.ring.begin_stream()
+
+    def judge(self, now_ns: int, packets: int, window: Window, analysis: Analysis) -> list[str]:
+        """List what meets triggers; where that begins, the packets around it are to be written."""
+        met = {one.text: why for one in self._triggers if (why := one.judge(analysis))}
+        for text in sorted(met.keys() - self._met):
+            reason = f"{text}: {met[text]}"
+            if self._moments:
+                comments = [*list_comments(analysis, window.tables), (packets, f"{WORD} watch: {reason}")]
+                self._moments.note(now_ns, reason, comments)
+        self._met = set(met)
+        return [f"{text}: {why}" for text, why in met.items()]
+
+    def settle(self, now_ns: int, *, over: bool = False) -> tuple[list[str], list[str]]:
+        """Write what is due, and remove old packets; list the captures written, and problems."""
+        written, problems = list[str](), list[str]()
+        if self.ring is None or self._moments is None:
+            return written, problems
+        with self.lock:
+            try:
+                if saved := self._moments.write_due(now_ns, over=over):
+                    written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
+                self.ring.expire(now_ns, self._moments.held_ns)
+            except RecordingError as error:
+                problems.append(str(error))
+            except OSError as error:
+                problems.append(f"old packets are not removed: {error.strerror}")
+        return written, problems
+
+    @property
+    def refused(self) -> int:
+        """Count the moments that were not written because of the limits."""
+        return self._moments.refused if self._moments else 0
+
+    def close(self) -> None:
+        """Leave the folder; the ring stays for the next run."""
+        if self.ring:
+            self.ring.close()
+        self._stack.close()
+
+
+def _take_folder(path: Path, user: pwd.struct_passwd | None, stack: ExitStack) -> Folder:
+    """Make a folder that only its owner can read, and take it for this process alone. Raises OSError, UsageError."""
+    with Rights(user).taken():
+        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 pathlib would import in this block
+    place = stack.enter_context(find(path / "ring", user))
+    with Rights(user).taken():
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    stack.callback(os.close, held)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{path}: another grpcdiag watch keeps its packets there: name another folder") from None
+    return place.folder
