@@ -75,8 +75,6 @@ class LiveCapture:
         self._core = _core.Live(path, history=history, **how)
         self.is_over = False
         """Whether the stream has ended and all of it was read."""
-        self.next_time_ns: int | None = None
-        """Time of a packet that `read_until` has left unread."""
 
     def read(self, seconds: float) -> bool:
         """Read for so many seconds by the host's clock. False when the stream is over; then it returns at once.
@@ -98,7 +96,7 @@ class LiveCapture:
         return not self.is_over
 
     def _wait(self, seconds: float, until: int | None) -> bool:
-        came, goes_on, self.next_time_ns = self._core.wait(seconds, until)
+        came, goes_on = self._core.wait(seconds, until)
         self.is_over = not goes_on
         return came
 

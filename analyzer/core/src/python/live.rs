@@ -45,9 +45,9 @@ impl Live {
     }
 
     /// Lets packets before `until` be read, all if it is `None`, and waits so many seconds for that or for the stream's end.
-    /// Says whether either came, whether the stream goes on, and the time of a packet that is not read yet.
+    /// Says whether either came, and whether the stream goes on.
     #[pyo3(signature = (seconds, until=None))]
-    fn wait(&self, py: Python<'_>, seconds: f64, until: Option<i64>) -> PyResult<(bool, bool, Option<i64>)> {
+    fn wait(&self, py: Python<'_>, seconds: f64, until: Option<i64>) -> PyResult<(bool, bool)> {
         let timeout = Duration::try_from_secs_f64(seconds.clamp(0.0, 3600.0)).unwrap_or_default();
         py.detach(|| self.inner.wait(timeout, until.unwrap_or(i64::MAX))).map_err(cannot_open)
     }

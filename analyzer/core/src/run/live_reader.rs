@@ -41,8 +41,8 @@ struct State {
     number: u32,
     /// Packets from this time on are not read yet.
     until: i64,
-    /// The time of such a packet, which the reader has.
-    later: Option<i64>,
+    /// The reader has such a packet.
+    has_later: bool,
     /// Nobody needs more.
     is_stopped: bool,
     /// The stream is over, and whether its last piece was cut.
@@ -100,7 +100,7 @@ impl Live {
             packets: 0,
             number: 0,
             until: i64::MIN,
-            later: None,
+            has_later: false,
             is_stopped: false,
             is_over: false,
             is_cut: false,
@@ -115,15 +115,15 @@ impl Live {
     }
 
     /// Lets packets before `until` be read, and waits for so long that all are, or the stream is over. Says whether either
-    /// came, whether the stream goes on, and the time of a packet that is not read yet.
+    /// came, and whether the stream goes on.
     ///
     /// # Errors
     /// The source cannot be read or is no capture.
-    pub fn wait(&self, timeout: Duration, until: i64) -> Result<(bool, bool, Option<i64>), OpenError> {
+    pub fn wait(&self, timeout: Duration, until: i64) -> Result<(bool, bool), OpenError> {
         let deadline = Instant::now() + timeout;
         let mut state = self.shared.lock();
         if state.until != until {
-            (state.until, state.later) = (until, None);
+            (state.until, state.has_later) = (until, false);
             self.shared.changed.notify_all();
         }
         loop {
@@ -132,9 +132,8 @@ impl Live {
                 return Err(error);
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            let came = state.is_over || state.later.is_some();
-            if came || left.is_zero() {
-                return Ok((came, !state.is_over, state.later));
+            if state.is_over || state.has_later || left.is_zero() {
+                return Ok((state.is_over || state.has_later, !state.is_over));
             }
             let waited = self.shared.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -208,7 +207,7 @@ impl Shared {
         while let Some(packet) = reader.next_packet() {
             let mut state = self.lock();
             while packet.time_ns >= state.until && !state.is_stopped {
-                state.later = Some(packet.time_ns);
+                state.has_later = true;
                 self.changed.notify_all();
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
