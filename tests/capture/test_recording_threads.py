@@ -159,20 +159,19 @@ def test_only_what_the_user_can_change_is_said_by_default(
     assert isinstance(raised.value, processes.UnsuitableError) != changeable
 
 
-FAILURES = {
-    "it cannot start": ("exit 3", "the tracer does not answer"),
-    "it refuses": ("echo not here >&2; exit 1", "not here"),
-    "it hangs at its start": ("exec sleep 600", "the tracer does not answer"),
-    "it fails as soon as it runs": ("echo ready >&2; exit 3", "exit code 3"),
-    "it is killed": ("echo ready >&2; kill -KILL $$", "exit code -9"),
-    "it fails at its end": ("echo ready >&2; cat > /dev/null; echo disk full >&2; exit 1", "disk full"),
-    "it hangs at its end": ("echo ready >&2; exec sleep 600", "exit code -9"),
+FAILURES: dict[str, tuple[processes.Detail, str, str]] = {
+    "it cannot start": ("auto", "exit 3", "the tracer does not answer"),
+    "it refuses": ("on", "echo not here >&2; exit 1", "not here"),
+    "it hangs at its start": ("auto", "exec sleep 600", "the tracer does not answer"),
+    "it fails as soon as it runs": ("on", "echo ready >&2; exit 3", "exit code 3"),
+    "it is killed": ("auto", "echo ready >&2; kill -KILL $$", "exit code -9"),
+    "it fails at its end": ("on", "echo ready >&2; cat > /dev/null; echo disk full >&2; exit 1", "disk full"),
+    "it hangs at its end": ("auto", "echo ready >&2; exec sleep 600", "exit code -9"),
 }
 """What the tracer may do instead of recording, and what is said of it."""
 
 
-@pytest.mark.parametrize("detail", ["auto", "on"])
-@pytest.mark.parametrize(("script", "why"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(("detail", "script", "why"), FAILURES.values(), ids=FAILURES)
 def test_a_tracer_that_fails_changes_nothing_else(
     detail: processes.Detail, script: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
