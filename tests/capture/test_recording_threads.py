@@ -23,6 +23,7 @@ from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.capture import ending, processes, recording
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan
+from grpcdiag.capture.tcpdump import Rotation
 from grpcdiag.capture.thread_times import ThreadTimes
 from grpcdiag.capture.tracer import quota as quotas
 from grpcdiag.capture.tracer import tracefs
@@ -513,6 +514,18 @@ def test_without_a_record_of_threads_their_times_are_recorded(tmp_path: Path, mo
         plan = Plan(command, str(tmp_path / "run.pcap"), "lo", "port 1", (1,), processes=detail, patience_s=0)
         recording.record(plan, str)
         assert ("threads" in sidecar(tmp_path / "run.pcap")) == expected
+
+
+def test_beside_a_ring_of_files_no_threads_are_recorded_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_record()
+    made: list[object] = []
+    monkeypatch.setattr(processes, "Tracer", lambda *words, **options: made.append(words))
+    monkeypatch.setattr(ending, "BLOCK_S", 0)
+    plan = Plan(("true",), str(tmp_path / "run.pcap"), "lo", "port 1", (1,), rotate=Rotation(1, 2), patience_s=0)
+    assert recording.record(plan, str).code == 0
+    assert not made
 
 
 def _refuse() -> str:
