@@ -105,8 +105,8 @@ TARGETS ?= $(addsuffix -unknown-linux-gnu,x86_64 aarch64) $(addsuffix -unknown-l
 wheels: $(RELEASE)/.installed ## Build the wheels of TARGETS into dist: manylinux and musllinux, x86_64 and aarch64
 	rustup target add $(TARGETS)
 	set -e; for target in $(TARGETS); do \
-		case $$target in *windows*) zig= ;; *) zig=--zig ;; esac; \
-		$(STAMPED) maturin build --release --compatibility pypi $$zig --target $$target --out dist; \
+		case $$target in *-gnu) libc="manylinux2014 --zig" ;; *-musl) libc="musllinux_1_2 --zig" ;; *) libc= ;; esac; \
+		$(STAMPED) maturin build --release --compatibility pypi $$libc --target $$target --out dist; \
 	done
 
 sdist: $(RELEASE)/.installed ## Build the source distribution into dist

@@ -18,7 +18,7 @@ from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
 from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
-from .summary.processes import describe_pressure, describe_processes, split_budget
+from .summary.processes import describe_lack, describe_pressure, describe_processes, split_budget
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def of_tables(
 
         try:
             recording, tables = apply_sidecar(tables, sidecar)
-            notes = (*notes, *describe_pressure(recording, tables.processes))
+            notes = (*notes, *describe_lack(recording), *describe_pressure(recording, tables.processes))
         except Mismatch as mismatch:
             notes, sidecar = (*notes, f"{sidecar.file} is not used: {mismatch}"), None
     part = narrowing(tables) if narrowing else None

@@ -48,9 +48,9 @@ class Window(Struct, frozen=True, eq=False):
     tables: Tables
     """The tables, as of a capture of this time. Packets are counted from the first one of the stream."""
     begin_ns: int | None
-    """When the piece before it ended, else when the first packet came, nanoseconds since the epoch; None without one."""
+    """When the piece before it ended, or when the first packet came, nanoseconds since the epoch; None without any."""
     end_ns: int
-    """When its last piece ended; before the first packet of the stream 0."""
+    """When its last piece ended; 0 before the first packet of the stream."""
     first_packet: int
     """Number of the first packet that it may have."""
 
@@ -103,8 +103,8 @@ class LiveCapture:
     def cut(self, end_ns: int | None = None) -> None:
         """End a piece here. `end_ns` is the time up to which no packet is missing, if later than the last packet's.
 
-        Reading goes on meanwhile. After the stream's end the next cut is the last one: bytes that wait for lost ones are
-        given up then, as `analyze` does at a capture's end. Further cuts do nothing.
+        Reading goes on meanwhile. The first cut after the stream's end is the last one: bytes that wait for lost ones
+        are given up then, as `analyze` does at a capture's end. Further cuts do nothing.
         """
         self._core.cut(end_ns)
 

@@ -21,6 +21,8 @@ from .relay import Relay
 from .remote import Remote
 from .sockets import Sampler
 from .tcpdump import Counts, Tcpdump
+from .thread_times import ThreadTimes
+from .tracer import tracefs
 
 LEAST_FREE_FOR_THREADS = 16 * LEAST_FREE
 """Free bytes on the disk needed to record threads (heuristic: their record grows as fast as the packets' may)."""
@@ -61,6 +63,7 @@ class Recording:
         self._tcpdump: Tcpdump | None = None
         self._sampler: Sampler | None = None
         self._tracer: processes.Tracer | None = None
+        self._times: ThreadTimes | None = None
         self._document: dict[str, Any] = {}
         self._full = False
         self._relay: Relay | None = None
@@ -190,6 +193,9 @@ class Recording:
         running = command.Command(self.plan.arguments, self.user, None if self._output else 2, variables)
         if self._tracer:
             self._tracer.follow(running.pid)
+        elif self._document and self.plan.processes != "off":
+            with contextlib.suppress(tracefs.Refused, OSError):  # it may have ended
+                self._times = ThreadTimes(running.pid)
         self._keep()
         started = time.time_ns()
         try:
@@ -220,6 +226,8 @@ class Recording:
     def _tick(self) -> None:
         """Stop tcpdump before the disk is full, so that the file stays intact."""
         assert self._tcpdump is not None
+        if self._times:
+            self._times.look()
         if self._tracer and self._tracer.has_ended:
             self._drop_threads(self._tracer.stop())
         if self._full or self._output is None or self._output.device or not self._tcpdump.alive:
@@ -283,7 +291,6 @@ class Recording:
             self._drop_threads(lacking)
             return
         self.outcome.threads_cost_ns = self._tracer.cost_ns
-        self._document["processes"]["cost_ns"] = self._tracer.cost_ns
 
     def _drop_threads(self, why: str) -> None:
         """Stop recording threads, and remove their record: it needs its last block, and packets need the disk."""
@@ -376,6 +383,8 @@ class Recording:
             "cpu_pressure_at_end": machine.cpu_pressure(),
             "interfaces_at_end": machine.links(self.plan.interface),
         }
+        if self._times and (times := self._times.describe()):
+            self._document["threads"] = times
         if sampler:
             self.outcome.samples = sampler.samples
             figures = {"count": sampler.samples, "every_ms_at_end": sampler.every_s * 1000, "cost_s": sampler.cost_s}

@@ -69,6 +69,7 @@ HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits", "docs/versions"]
 PROJECT = [
     "docs/architecture",
+    "docs/live",
     "docs/adding-a-detector",
     "docs/link-types-and-reports",
     "docs/hostile-input",

@@ -30,7 +30,8 @@ ARROWS = {
     "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.selection",
     "analyzer.verify": "_core analyzer.tables",
-    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
+    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
+    "analyzer.hops",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.processes analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.live": "_core analyzer.tables analyzer.model analyzer.decode analyzer.analysis",

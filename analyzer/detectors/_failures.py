@@ -31,8 +31,8 @@ HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 TRAILERS, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
     _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset", "connection")
 )
-"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, of one that its
-client reset before any deadline that is known, and of one that the end of its connection ended."""
+"""`Failed.source` of an RPC with a status of its own, of one that its client's deadline ended, of one that its client
+reset before any deadline that is known, and of one that the end of its connection ended."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3
@@ -242,6 +242,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             what = "END_STREAM without trailers"
         case "server_reset":
             what = f"RST_STREAM {error_name(code)} from the server"
+        case "client_deadline" if rows.reset_by[place] != 0:
+            return "a response that came after its grpc-timeout"
         case "client_deadline":
             return f"RST_STREAM {error_name(code)} from the client after its grpc-timeout"
         case "client_reset":

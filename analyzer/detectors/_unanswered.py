@@ -36,11 +36,11 @@ def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
 
 
 def mark_busy(tables: Tables, connections: Counts, since_ns: Ints, until_ns: Ints) -> Mask:
-    """Mark connections on which an RPC began at `since_ns` or before and was open after `until_ns`."""
+    """Mark connections on which an RPC began at `since_ns` or before and did not end before `until_ns`."""
     starts, ends = tables.rpcs.start_time_ns, tables.rpcs.start_time_ns + tables.rpcs.duration_ns
     places = group_rows(tables.rpcs.connection) if len(connections) else {}
     busy = [
-        ((starts[mine] <= since) & (ends[mine] > until)).any()
+        ((starts[mine] <= since) & (ends[mine] >= until)).any()
         for mine, since, until in zip(_list_groups(places, connections), since_ns, until_ns, strict=True)
     ]
     return np.array(busy, dtype=bool)
@@ -65,6 +65,11 @@ def find_closing(tables: Tables, row: int) -> int | None:
     mine = (c.connection == u.connection[row]) & (c.direction == u.direction[row])
     rows = np.flatnonzero(mine & (c.time_ns >= u.first_time_ns[row]))
     return int(rows[np.argmin(c.time_ns[rows])]) if len(rows) else None
+
+
+def begins_with_fin(tables: Tables, row: int) -> bool:
+    """Check whether the first packet without an answer is a FIN: nothing else was sent."""
+    return int(tables.unanswered.first_packet[row]) in tables.closings.packet
 
 
 def find_answer(tables: Tables, row: int) -> int | None:
@@ -116,7 +121,8 @@ def count_waiting(tables: Tables, rows: Ints) -> Ints:
     open_ones = still.closed == 0  # the others have ended
     ends, on = np.r_[ends, still.end_time_ns[open_ones]], np.r_[rpcs.connection, still.connection[open_ones]]
     groups = _list_groups(group_rows(on), u.connection[rows])
-    waiting = [(ends[mine] > since).sum() for mine, since in zip(groups, u.first_time_ns[rows], strict=True)]
+    # the first packet without an answer may be the RST_STREAM that ends one
+    waiting = [(ends[mine] >= since).sum() for mine, since in zip(groups, u.first_time_ns[rows], strict=True)]
     return np.array(waiting, dtype=np.int64)
 
 
@@ -135,9 +141,12 @@ def describe_end(tables: Tables, row: int) -> str:
     u = tables.unanswered
     sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
     closing = find_closing(tables, row)
+    last = format_instant(tables, int(u.last_time_ns[row]))
+    if begins_with_fin(tables, row):
+        return f"{sender} closed with a FIN, and retransmitted it until {last}"
     pinged = f" after its PING of {format_instant(tables, int(u.ping_time_ns[row]))}" if u.ping_packet[row] else ""
     if closing is None:
-        return f"{sender} retransmitted until {format_instant(tables, int(u.last_time_ns[row]))} and did not close"
+        return f"{sender} retransmitted until {last} and did not close"
     c = tables.closings
     how = "RST" if c.reset[closing] else "FIN"
     return f"{sender} gave up at {format_instant(tables, int(c.time_ns[closing]))} with a {how}{pinged}"
@@ -150,8 +159,10 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     sender, peer = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), f"the last packet of {peer}")
     first = int(u.first_packet[row])
-    is_ping = " (a PING)" if first == int(u.ping_packet[row]) else ""
-    yield Evidence(first, int(u.first_time_ns[row]), f"{sender} sends bytes{is_ping} that get no answer")
+    sent = "a FIN that gets" if begins_with_fin(tables, row) else "bytes that get"
+    if first == int(u.ping_packet[row]):
+        sent = "bytes (a PING) that get"
+    yield Evidence(first, int(u.first_time_ns[row]), f"{sender} sends {sent} no answer")
     again = int(u.again_packet[row])
     yield Evidence(again, int(u.again_time_ns[row]), f"{sender} retransmits for the first time")
     yield Evidence(

@@ -118,6 +118,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
+    same += _describe_unsent(tables, others)
     if hedged.any():
         same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
@@ -141,6 +142,18 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
             f"{f', by a timer of about {median}' if timer else ''}: {_advise(timer, bool(hedged.all()))}"
         ),
+    )
+
+
+def _describe_unsent(tables: Tables, rows: Failed) -> str:
+    """Say that calls with a deadline were given up before their first byte left: they count from before that."""
+    unsent = rows.where((rows.deadline_ns > 0) & (rows.duration_ns == 0) & (rows.reset_by == 0))
+    if not len(unsent):
+        return ""
+    deadlines = milliseconds(float(np.median(unsent.deadline_ns)))
+    return (
+        f" {len(unsent):,} of them were reset in the packet that began them: they had waited in the client, and their "
+        f"deadline of {deadlines} may have passed there."
     )
 
 

@@ -23,7 +23,8 @@ When it cannot tell
 -------------------
 Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted, and some
 clients close without one: why they did not finish the handshake stands in their log. A SYN without an answer may have
-been lost before or behind the server: capture there as well.
+been lost before or behind the server: capture there as well. A server that sends nothing after the ClientHello may be
+blocked, or have sent its certificate in full-size packets that the path drops (`mtu-black-hole`).
 
 What would refute it
 --------------------
@@ -108,7 +109,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
-    """Group the failed attempts by server and way to fail, the largest group first.
+    """Group the failed attempts by server, way to fail and its words, the largest group first.
 
     What did not get through to the server, as to the first of several addresses, worked with the next that did.
     """
@@ -119,10 +120,18 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
         rows = failures.connection[failures.kind == number]
         last = reached if kind in ("refused", "unreachable", "unanswered") else worked
         for group in group_rows(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows]).values():
-            mine = rows[group]
-            later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
-            groups.append(_Group(kind, mine, bool(later)))
+            for mine in _divide_by_words(tables, kind, rows[group]):
+                later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
+                groups.append(_Group(kind, mine, bool(later)))
     return sorted(groups, key=lambda group: (group.later, -len(group.rows), int(group.rows[0])))
+
+
+def _divide_by_words(tables: Tables, kind: str, rows: Ints) -> Iterator[Ints]:
+    """Divide attempts to one server that failed in one way by what is said of them: who reported it, which alert."""
+    words = dict[str, list[int]]()
+    for row in rows.tolist():
+        words.setdefault(_attempts.describe(tables, row, kind), []).append(row)
+    yield from map(np.array, words.values())
 
 
 def _find_last(tables: Tables, works: Mask) -> Ints:
@@ -179,8 +188,14 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         explanation=" ".join([*sentences, *last]) + later,
         remedies=tuple(REMEDIES[kind] for kind in dict.fromkeys(group.kind for group in groups)),
         references=("RFC 9293 section 3.5.2", "RFC 8446 section 6", "grpc/grpc doc/connection-backoff.md"),
-        verdict=f"{_describe(tables, first, times=False)[:-1]}: {ADVICE[first.kind]}.",
+        verdict=f"{_describe(tables, first, times=False)[:-1]}: {_advise(tables, first)}.",
     )
+
+
+def _advise(tables: Tables, group: _Group) -> str:
+    """Say what to do first. A server answers a ClientHello with its certificate, in full-size packets."""
+    certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == _attempts.TLS_HELLO
+    return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
 
 
 def _count_kinds(groups: list[_Group]) -> dict[str, int]:
@@ -279,7 +294,7 @@ ADVICE = {
     "alert": "check certificates, TLS versions and ALPN of both ends",
     "http1": "turn HTTP/2 on there, or use the port that has it",
     "closed": "check whether one end expects TLS and the other cleartext",
-    "silent": "check what blocks the server process",
+    "silent": "check whether something blocks the server process",
     "cleartext": "use insecure credentials there, or the port that has TLS",
     "foreign": "check that a gRPC server listens on that port",
     "abandoned": "check in the client's log why, often because it does not trust the certificate",

@@ -13,7 +13,8 @@ How it is decided
 -----------------
 An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. An RPC that was open
 when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
-gives up its RPCs itself, which is `info`. A GOAWAY with an error code that cost no RPC is `info`, too.
+gives up its RPCs itself, which is `info`, unless it closes as soon as a GOAWAY reaches it: open RPCs may end after a
+GOAWAY, so its library drops them. A GOAWAY with an error code that cost no RPC is `info`, too.
 
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
@@ -31,9 +32,11 @@ What to do
 ----------
 By the code:
 
-- ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`.
+- ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`. Servers also send it for too many RST_STREAMs
+  (CVE-2023-44487): the report counts them. Find out why so many calls are given up.
 - PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy.
-- NO_ERROR followed by a close that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
+- NO_ERROR followed by a close of the client at once: look for a newer version of its library.
+- NO_ERROR followed by a close of the server that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
 - No GOAWAY at all: the server crashed, was killed, or a device between dropped the connection (idle timeouts of
   proxies and load balancers).
 
@@ -86,6 +89,8 @@ class Limits(_draining.Alike, frozen=True, eq=False):
 
     critical_share: float = 0.10
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
+    drop_ns: int = 20_000_000
+    """A client that closes this soon after a GOAWAY acts on it (heuristic: a library takes a few milliseconds)."""
     few: int = 3
     """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
@@ -103,7 +108,9 @@ class _End(Struct, frozen=True, eq=False):
     goaway: int
     lost: tuple[int, ...]
     grave: bool
-    """Whether it cost RPCs and the client did not close the connection itself."""
+    """Whether it cost RPCs, and the client did not close the connection of its own accord."""
+    drops: bool
+    """Whether its client closed it as soon as a GOAWAY came, which lets open RPCs end."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -115,7 +122,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     errors = _find_first_goaways(tables, tables.goaways.code != 0)
     graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
-    ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in early]
+    ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ()), limits) for c in early]
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
     elif rows := _leave_out_refusing(tables, graceful):
@@ -166,10 +173,19 @@ def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = Fal
     return found
 
 
-def _make_end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...]) -> _End:
+def _make_end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...], limits: Limits) -> _End:
     by_server = int(tables.connections.closed_by[connection]) == 1
     failed = goaway >= 0 and int(tables.goaways.code[goaway]) != 0
-    return _End(connection, goaway, lost, bool(lost) and (by_server or failed))
+    drops = goaway >= 0 and not failed and _closes_at_once(tables, connection, goaway, limits)
+    return _End(connection, goaway, lost, bool(lost) and (by_server or failed or drops), drops)
+
+
+def _closes_at_once(tables: Tables, connection: int, goaway: int, limits: Limits) -> bool:
+    """Check whether a client closed its connection as soon as a GOAWAY reached it."""
+    c = tables.connections
+    after = int(c.closed_time_ns[connection]) - int(tables.goaways.time_ns[goaway])
+    reaction = max(int(c.near_client_rtt_ns[connection]), 0) + limits.drop_ns
+    return int(c.closed_by[connection]) == 0 and 0 <= after <= reaction
 
 
 def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
@@ -188,7 +204,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}",
+        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words} {_advise(tables, ends[0], drained)}",
@@ -205,6 +221,19 @@ def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
     )
 
 
+def _describe_resets(tables: Tables, end: _End) -> str:
+    """Say how many RPCs a peer had reset for which the GOAWAY asks it to send less; nothing for none."""
+    goaways, failures, rpcs = tables.goaways, tables.failures, tables.rpcs
+    if end.goaway < 0 or common.error_name(int(goaways.code[end.goaway])) != "ENHANCE_YOUR_CALM":
+        return ""
+    peer = 1 - int(goaways.direction[end.goaway])
+    on = (rpcs.connection[failures.rpc] == end.connection) & (failures.reset_by == peer)
+    ends = rpcs.start_time_ns[failures.rpc] + rpcs.duration_ns[failures.rpc]
+    resets = int((on & (ends <= goaways.time_ns[end.goaway])).sum())
+    of = count(int(tables.connections.rpcs[end.connection]), "RPC")
+    return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
+
+
 def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
     if end.goaway < 0:
@@ -214,6 +243,8 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
         )
     if int(tables.goaways.code[end.goaway]):
         return "See the sender's log."
+    if end.drops:
+        return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
     if drained:
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
@@ -338,6 +369,8 @@ def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
     if end.goaway >= 0 and "too_many_pings" in tables.goaway_reasons[tables.goaways.reason[end.goaway]].lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
+    if end.drops:
+        return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
     graceful = (
         _AGE,
         Remedy("grpc-go", "Server.GracefulStop()", "server: waits for open RPCs, however long they take"),

@@ -7,7 +7,7 @@ all its threads until the next period, by default up to 100 ms. Packets show pau
 
 How it is decided
 -----------------
-`grpcdiag capture --processes on` as root records what the scheduler does, and reads `cpu.stat` of the command's
+`grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's
 cgroup and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its
 processor ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in
 which the host had to act, and 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the

@@ -20,7 +20,9 @@ it answers than the shortest round trip to that side.
 When it cannot tell
 -------------------
 A device with the same distance as the host, or next to it. A RST may also be from a load balancer that is the
-connection's real end: then all packets have its distance, and no RST is forged.
+connection's real end: then all packets have its distance, and no RST is forged. A host that goes on may have sent the
+RST itself, for a packet of this connection whose addresses a NAT had not translated (conntrack state INVALID): at the
+host such a packet belongs to no connection.
 
 What would refute it
 --------------------
@@ -93,13 +95,18 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
     logs = "that host's log" if sides == side else "these hosts' logs"
+    far = all(_resets.comes_from_elsewhere(tables, row) for row in rows)
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
+    what = f"A device on the path sent {resets} in the name of {sides}"
+    if not far:
+        what = f"{resets} in the name of {sides} reset a connection that goes on there"
     return Finding(
         id=ID,
-        title=f"{resets} in the name of {sides} came from a device on the path",
+        title=f"{resets} in the name of {sides} "
+        + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
         severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(
-            "high" if all(_resets.comes_from_elsewhere(tables, row) for row in rows) else "medium",
+            "high" if far else "medium",
             _shared.quality_allows(tables),
         ),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -115,10 +122,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
-        verdict=(
-            f"A device on the path sent {resets} in the name of {sides}{ended}: look for a firewall, NAT or "
-            f"load balancer between client and server, not in {logs}."
-        ),
+        verdict=(f"{what}{ended}: look for a firewall, NAT or load balancer between client and server, not in {logs}."),
     )
 
 

@@ -11,7 +11,9 @@ How it is decided
 No RPC was open during a silence. Then one of three things happened:
 
 - *No answer.* What was sent is retransmitted after three or more timeouts, and no packet of the peer comes any more.
-- *A RST* answers the first packet, and nothing else came from that side since the silence began.
+- *A RST* answers the first packet, and nothing else came from that side since the silence began. RPCs may be open then,
+  such as a watch, if the RST has no ACK: only an end that does not know the connection sends that (RFC 9293 section
+  3.5.2). A process that fails at that moment sends a FIN, or a RST with an ACK.
 - *A crossed FIN.* A request left less than a round trip before the FIN of the other side came, without a GOAWAY. So
   each was sent before the other arrived.
 
@@ -21,7 +23,7 @@ timers gives those that fit, as something to look at and never as a proof.
 When it cannot tell
 -------------------
 Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
-the host may be gone. A connection with an open RPC is the finding `peer-unreachable`.
+the host may be gone. A connection with an open RPC that gets no answer is the finding `peer-unreachable`.
 
 What would refute it
 --------------------
@@ -97,6 +99,8 @@ class _Cut(Struct, frozen=True, eq=False):
     silence_ns: int
     rpcs: int
     """RPCs that were hit."""
+    was_open: bool = False
+    """RPCs were open during the silence."""
 
 
 _WORDS = {
@@ -126,11 +130,11 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     c, trips = tables.closings, tables.connections.min_rtt_ns
     since = c.peer_time_ns - np.maximum(c.peer_idle_ns, 0)
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
-    silent = (c.peer_idle_ns >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
-    # what the side sent last answered the flight before the silence
-    rested = c.own_time_ns - since <= np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
-    for row in _leave_out_busy(tables, (c.reset == 1) & silent & rested & answers & (c.open_rpcs > 0)):
-        yield _Cut(int(c.connection[row]), "RST", row, int(c.peer_idle_ns[row]), int(c.open_rpcs[row]))
+    silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
+    silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
+    for row, busy in _mark_busy(tables, (c.reset == 1) & silent & answers & (c.open_rpcs > 0)):
+        if not busy or not c.acknowledges[row]:
+            yield _Cut(int(c.connection[row]), "RST", row, int(silence[row]), int(c.open_rpcs[row]), busy)
 
 
 def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
@@ -143,19 +147,19 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     rest = np.maximum(trips, 1) * limits.round_trips
     rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
     server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
-    for row in _leave_out_busy(tables, server & crossed & rested & (c.open_rpcs > 0)):
-        silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
-        yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
+    for row, busy in _mark_busy(tables, server & crossed & rested & (c.open_rpcs > 0)):
+        if not busy:
+            silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
+            yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
 
 
-def _leave_out_busy(tables: Tables, cut: Mask) -> list[int]:
-    """List the first FINs and RSTs of their connections at which no open RPC had begun before the silence."""
+def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:
+    """Yield the first FINs and RSTs of their connections, and whether an open RPC had begun before the silence."""
     c = tables.closings
     rows = np.flatnonzero(cut & _unanswered.mark_first_closings(tables))
     begun = c.peer_time_ns[rows] - c.peer_idle_ns[rows] // 2 - 1
-    busy = _unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows] - 1)
-    found: list[int] = rows[~busy].tolist()
-    return found
+    busy = _unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows])
+    yield from zip(rows.tolist(), busy.tolist(), strict=True)
 
 
 def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
@@ -223,9 +227,10 @@ def _explain(tables: Tables, cuts: list[_Cut]) -> str:
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )
+    what = "Nothing was sent" if first.was_open else "No RPC was open"
     parts = [
-        f"No RPC was open on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. After such a "
-        f"silence, {kinds}."
+        f"{what} on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. After such a silence, "
+        f"{kinds}."
     ]
     if first.kind == "no answer":
         parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
@@ -251,7 +256,8 @@ def _describe_reset(tables: Tables, row: int) -> str:
     if _resets.comes_from_elsewhere(tables, row):
         text += f", with a TTL of {c.ttl[row]}; earlier packets of that side had a TTL of {c.most_ttl[row]}"
         return f"{text}. So a device between sent it, not that side."
-    return f"{text}; its TTL is {c.ttl[row]}."
+    known = "" if c.acknowledges[row] else " It has no ACK: its sender did not know the connection any more."
+    return f"{text}; its TTL is {c.ttl[row]}.{known}"
 
 
 def _find_peer(tables: Tables, cut: _Cut) -> int:

@@ -23,6 +23,10 @@ at least one segment in flight; HTTP/2 and TCP receive windows were open; it res
 sender stopped inside a message, the bytes in flight are the window. Where it stopped at a message's end, the window
 is estimated from that. Responses that leave in the same burst as blocked bytes stood in the queue behind them.
 
+An outage is an interval in which one side retransmitted two or more times after a timeout and no packet of the other
+side arrived, until one did. RPCs that waited for the silent side are charged with it, too: its answers could not
+arrive. Where outages make up most of the time, the report names the longest one instead of a share of lost packets.
+
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
 whether it is reported; packets that a router reported as too big, and that came again in smaller pieces, do not count
@@ -33,8 +37,9 @@ When it cannot tell
 -------------------
 A lost packet with no packet behind it leaves no hole. At the receiver only its delay is seen, and that time stays
 with the server, the client, or unexplained. A capture that lacks packets itself shows holes that are never filled;
-these are reported as missing. BBR does not reduce its window as CUBIC does, and it paces: less of its time can be
-attributed. A window that is small for another reason, such as a small send buffer, looks the same after a loss.
+these are reported as missing. In an outage the path may have been cut, or the whole host paused. BBR does not reduce
+its window as CUBIC does, and it paces: less of its time can be attributed. A window that is small for another reason,
+such as a small send buffer, looks the same after a loss.
 
 What would refute it
 --------------------
@@ -44,7 +49,8 @@ without retransmissions.
 
 What to do
 ----------
-First find where packets get lost: interface and queue drops at both ends (`ethtool -S`, `tc -s qdisc`, `nstat`),
+If a network queue stood when packets were lost, read `network-queueing` first: a queue that is full drops packets.
+Otherwise find where packets get lost: interface and queue drops at both ends (`ethtool -S`, `tc -s qdisc`, `nstat`),
 policers, the path between.
 
 Where the loss cannot be avoided, use a congestion control that does not take every loss for congestion:
@@ -72,7 +78,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
-from . import _figures, _icmp, _stalls
+from . import _figures, _icmp, _outages, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -201,25 +207,33 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
     share = share_of_time(tables, cost.lost_ns)
     metrics = _measure(tables, cost)
     scope = tuple(sorted(int(row) for row in cost.rows))
+    cut = _outages.find_outage(tables, cost.rows, cost.lost_ns)
+    seen = () if cut is None else tuple(_outages.show_outage(tables, cut))
+    title = f"RPCs waited for {count(int(metrics['retransmitted_packets']), 'retransmitted packet')}"
     return Finding(
         id=ID,
-        title=f"{metrics['retransmitted_packets']:,} packets were retransmitted, and RPCs waited for them",
+        title=title if cut is None else _outages.describe_outage(tables, cut),
         severity=severity(share, limits.warning_share, limits.critical_share),
         confidence=_rate_confidence(tables, cost),
         scope=Scope(scope, methods_of_connections(tables, scope)),
         lost_ns=cost.lost_ns,
         share=share,
         metrics=metrics,
-        evidence=tuple(_show_losses(tables, cost, limits.examples)),
+        evidence=(*seen, *_show_losses(tables, cost, limits.examples)),
         explanation=_explain(tables, cost, metrics),
-        remedies=_list_remedies(_name_hosts(tables, cost)),
+        remedies=_list_remedies(_name_hosts(tables, cost)) if cut is None else _outages.list_remedies(tables, cut),
         references=(
             "RFC 8985",
             "RFC 9438 section 4.6",
             "Linux net/ipv4/tcp_input.c tcp_is_cwnd_limited",
             "https://github.com/grpc/grpc/issues/19126",
         ),
-        verdict=_write_verdict(cost, metrics, share),
+        verdict=(
+            _write_verdict(tables, cost, metrics, share)
+            if cut is None
+            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%} of "
+            "their time): look for what cut the path or stopped that host."
+        ),
     )
 
 
@@ -318,11 +332,25 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
     return text + _icmp.describe_too_big(tables, cost.rows)
 
 
-def _write_verdict(cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
+def _find_queue(tables: Tables, cost: _Cost) -> int:
+    """Find the longest time in a network queue that stood when the longest recovery's packet was lost; 0 for none."""
+    connections, queues = tables.connections, tables.queues
+    row = int(cost.rows[0])
+    lost = int(connections.recovery_time_ns[row] - connections.recovery_ns[row])
+    stood = (queues.start_time_ns <= lost) & (queues.start_time_ns + queues.duration_ns >= lost)
+    return int(queues.longest_ns[stood & (queues.connection == row)].max(initial=0))
+
+
+def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
+    queue = _find_queue(tables, cost)
+    advice = "find where packets are dropped."
+    if queue:
+        held = f"a network queue of up to {milliseconds(queue)} stood then"
+        advice = f"{held}. Full queues drop packets: pace large messages, or use fq_codel."
     window = f", {milliseconds(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
     return (
         f"Packet loss ({metrics['retransmitted_share']:.1%} of packets retransmitted) cost "
-        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%}){window}: find where packets are dropped."
+        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%}){window}: {advice}"
     )
 
 

@@ -116,7 +116,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
-        severity=_rate_severity(tables, connections, share, limits),
+        severity=_rate_severity(tables, rows, share, waiting, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
@@ -136,12 +136,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     )
 
 
-def _rate_severity(tables: Tables, connections: tuple[int, ...], share: float, limits: Limits) -> Severity:
+def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limits: Limits) -> Severity:
     """Rate a dead peer: a warning at least, if RPCs may have waited for it."""
     if share >= limits.critical_share:
         return "critical"
-    hidden = bool((tables.connections.rpcs[list(connections)] == 0).any())
-    return "warning" if share > 0 or hidden else "info"
+    hidden = any(
+        tables.connections.rpcs[tables.unanswered.connection[row]] == 0 and not _unanswered.begins_with_fin(tables, row)
+        for row in rows.tolist()
+    )
+    return "warning" if waiting or share > 0 or hidden else "info"
 
 
 def _explain(tables: Tables, rows: Ints, lost: int) -> str:

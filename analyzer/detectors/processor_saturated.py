@@ -7,7 +7,7 @@ processes. The packets alone show a slow client or a slow server.
 
 How it is decided
 -----------------
-`grpcdiag capture --processes on` as root records what the scheduler does. For each interval in which the recorded
+`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded
 host had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs
 50 such intervals, and half of their time in which a thread was ready and its processor ran something else. Only time
 inside RPCs counts as lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is
@@ -69,7 +69,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the side that waited most for processors."""
     waited = _processes.find_longest(tables, _READY, limits, limits.share)
     if waited and tables.processes and tables.processes.elsewhere:
-        yield Skipped(ID, "a recorded process ran in a cgroup of its own, whose CPU quota may have stopped it unseen")
+        yield Skipped(
+            ID, "a recorded process ran in a cgroup whose CPU quota is not in the record: it may have stopped it unseen"
+        )
     elif waited and tables.processes:
         yield _make_finding(tables, tables.processes, waited, limits)
 

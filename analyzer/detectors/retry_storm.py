@@ -15,17 +15,25 @@ is the time from the end of that attempt to the retry.
 A request that began while the attempt before it was open is hedged, which is no retry, and so are the other ones of
 its client and method. Hedging sends more requests, too, but by choice, and it is not counted here.
 
+Retries of an application carry no number. They show by what follows a failure: within a second the client sends a
+request of the same method with equally many message bytes, on the same connection. After an answer, or after the last
+attempt that it makes, it does not. A caller in a loop sends the same in both cases, so it is not counted. Statuses that
+no repetition mends, such as `NOT_FOUND`, do not count.
+
 When it cannot tell
 -------------------
-Retries of an application, of a proxy, and transparent retries of the library carry no number: they look like new
-calls, and the finding understates. With many calls of one method at once the capture does not say which attempt
+Without numbers, retries on another connection or after more than a second look like new calls, and the finding
+understates. So do those of a client that never succeeds and never gives up. Many callers whose requests all have the
+same size hide retries. A long poll that its deadline ends looks like a retry: the confidence is low then. With many
+calls of one method at once the capture does not say which attempt
 belongs to which call. Then back-offs are taken from the failures in their order, and calls that failed in the end are
 counted, not named. An attempt before that is not in the capture may have gone to another server: such requests count
 as retries. Without ten retries of failed attempts they may be hedged as well, and the finding is `info`.
 
 What would refute it
 --------------------
-The client's service config has no `retryPolicy`, and no proxy or application sets `grpc-previous-rpc-attempts`.
+The client's service config has no `retryPolicy`, and no proxy or application sets `grpc-previous-rpc-attempts`. Or,
+without numbers: the application's own count of attempts is one per call.
 
 What to do
 ----------
@@ -50,10 +58,11 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _retries, _shared
+from . import _failures, _figures, _repeats, _retries, _shared
+from ._repeats import Repeated
 from ._retries import Retries
 
 ID = "retry-storm"
@@ -74,17 +83,24 @@ class Limits(Struct, frozen=True, eq=False):
     """A warning from this share of requests (gRFC A6: with its tokenRatio of 0.1, retries stop at about a tenth)."""
     critical_share: float = 0.50
     """Critical from this share (heuristic: more retries than calls)."""
+    again_share: float = 0.5
+    """Part of the failed attempts without a number that are sent again, at least (heuristic: most of them)."""
+    ends_share: float = 0.1
+    """Part of the calls that ended after which the same request follows, at most (heuristic: no loop does that)."""
     examples: int = 2
     """Retries shown as evidence (heuristic: enough to look one up)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the retries of all connections."""
-    if int(tables.connections.retries.sum()) < limits.few:
-        return
-    found = _retries.find_retries(tables)
-    if len(found.retries) + len(found.unpaired) >= limits.few:
-        yield _make_finding(tables, found, limits)
+    if int(tables.connections.retries.sum()) >= limits.few:
+        found = _retries.find_retries(tables)
+        if len(found.retries) + len(found.unpaired) >= limits.few:
+            yield _make_finding(tables, found, limits)
+            return
+    repeats = list(_repeats.find_repeats(tables, limits.few, limits.again_share, limits.ends_share))
+    if repeats:
+        yield _report_repeats(tables, repeats, limits)
 
 
 def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
@@ -207,6 +223,64 @@ def _show_retries(tables: Tables, found: Retries, limits: Limits) -> Iterator[Ev
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
 
 
+def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Finding:
+    """Report retries without numbers."""
+    r, rows = tables.repeats, np.sort(np.concatenate([one.failed for one in found]))
+    methods = {one.method for one in found}
+    requests = sum(m.rpcs for m in tables.methods if m.number in methods)
+    share, calls = len(rows) / max(tables.rpc_count, 1), max(requests - len(rows), 1)
+    ends, followed = sum(len(one.ends) for one in found), sum(one.ends_followed for one in found)
+    failed = sum(one.tried for one in found)
+    commonest = Counter(r.status[rows].tolist()).most_common(1)[0][0]
+    confidence: Confidence = "low" if commonest == _failures.DEADLINE_EXCEEDED else "medium"
+    status, back_off = _name_status(commonest), int(np.median(r.next_time_ns[rows] - r.time_ns[rows]))
+    caused = f"{count(calls, 'call')} caused {requests:,} requests"
+    return Finding(
+        id=ID,
+        title=f"{len(rows):,} of {tables.rpc_count:,} requests repeat a failed one, {requests / calls:.1f} per call",
+        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
+        confidence=_shared.lower(confidence, _shared.quality_allows(tables)),
+        scope=Scope(tuple(_shared.distinct(r.connection[rows]).tolist()), _shared.names(tables, sorted(methods))),
+        metrics={
+            "requests": requests,
+            "retries": len(rows),
+            "attempts_per_call": round(requests / calls, 2),
+            "most_attempts": int(r.attempt[rows].max()) + 1,
+            "back_off_p50_ns": back_off,
+            "calls_failed": int((r.status[np.concatenate([one.ends for one in found])] != _failures.OK).sum()),
+            "retried_share": share,
+        },
+        evidence=tuple(_show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: limits.examples])),
+        explanation=(
+            f"After {len(rows):,} of {failed:,} failed attempts, most with {status}, the client sent a request of the "
+            f"same method and size again, after {_shared.milliseconds(back_off)} in the median. After the end of a "
+            f"retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
+            "grpc-previous-rpc-attempts: the application or a proxy makes these retries, not the gRPC library."
+        ),
+        remedies=(_APPLICATION, *_REMEDIES),
+        references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
+        verdict=(
+            f"{caused}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit the "
+            "retries of the application."
+        ),
+    )
+
+
+def _show_repeats(tables: Tables, rows: Ints) -> Iterator[Evidence]:
+    r = tables.repeats
+    for row in rows.tolist():
+        where, attempt = f"connection {r.connection[row]}, stream", int(r.attempt[row])
+        what = f"attempt {attempt} fails with {_name_status(int(r.status[row]))} ({where} {r.stream[row]})"
+        yield Evidence(int(r.packet[row]), int(r.time_ns[row]), what)
+        what = f"attempt {attempt + 1} of the same method and size ({where} {r.next_stream[row]})"
+        yield Evidence(int(r.next_packet[row]), int(r.next_time_ns[row]), what)
+
+
+_APPLICATION = Remedy(
+    "application",
+    "fewer attempts, a back-off that doubles and varies, and a limit on the share of retries",
+    "client: or leave retries to the library, which has these settings",
+)
 _REMEDIES = (
     Remedy(
         "any gRPC implementation",

@@ -26,7 +26,7 @@ When it cannot tell
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
 many busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the
 confidence is medium, and low for one call at a time. Calls of different length, or several methods in one pool, hide a
-limit. With a record of the server's threads (`capture --processes on`) the finding says for what they waited; it is
+limit. With a record of the server's threads (`capture --pid`) the finding says for what they waited; it is
 withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections that reach their limit of
 concurrent streams are left out. So does a capture that begins when the queue is there.
 

@@ -34,7 +34,7 @@ server if the same client has other servers whose mean is less than half of it.
 When it cannot tell
 -------------------
 The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. With a
-record of its threads (`capture --processes on`) the finding says for what they waited, of a tail in the longest calls.
+record of its threads (`capture --pid`) the finding says for what they waited, of a tail in the longest calls.
 It is withdrawn if they mostly waited for processors, or were stopped by a CPU quota.
 
 Packet loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took
@@ -76,6 +76,7 @@ from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures, _threads
 from ._shared import distinct, host, lower, milliseconds, name_hosts, names, quality_allows, rpc_time, share_of_time
+from ._software import recognise_proxy
 
 ID = "server-latency"
 ABOUT = About(
@@ -283,7 +284,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     words = _summarize(first, server, name)
     lost = sum(s.lost_ns or 0 for s in slow)
     grave = first.lost_ns is not None
-    spent = _read_threads(tables, first)
+    spent, proxy = _read_threads(tables, first), recognise_proxy(tables, connections)
     sure = not grave or (spent is not None and spent.main is not None)
     return Finding(
         id=ID,
@@ -299,9 +300,9 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
             f"{words} The round trip between client and server is not included; {share:.0%} of all RPC time is the "
             f"server's. {spent.explain() if spent else _ONE_BOX}"
         ),
-        remedies=_list_remedies(first, server),
+        remedies=_list_remedies(first, server, proxy),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables)), spent),
+        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables)), spent, proxy),
     )
 
 
@@ -348,17 +349,22 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
     return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
-def _write_verdict(slow: _Slow, server: str, name: str, share: float, spent: _threads.Spent | None) -> str:
+def _write_verdict(
+    slow: _Slow, server: str, name: str, share: float, spent: _threads.Spent | None, proxy: str | None
+) -> str:
     p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
     if slow.peers:
         return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
     known = spent and spent.advise()
     if slow.tail:
-        todo = known or "trace the handler at the times of the evidence"
+        behind = f"capture behind it, too: {proxy} passes calls on"
+        todo = known or (behind if proxy else "trace the handler at the times of the evidence")
         return f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): {todo}."
     if known:
         return f"{share:.0%} of the RPC time is in {server} ({name}: median {p50}): {known}."
-    return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}: look there."
+    inside = "Trace calls inside it: packets do not show its handlers, queues and backends."
+    todo = f"{proxy} passes calls on: capture behind it, too." if proxy else inside
+    return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}. {todo}"
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
@@ -390,11 +396,14 @@ def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
     }
 
 
-def _list_remedies(slow: _Slow, server: str) -> tuple[Remedy, ...]:
+def _list_remedies(slow: _Slow, server: str, proxy: str | None) -> tuple[Remedy, ...]:
     if slow.peers:
         return (
             Remedy("application", "compare host, load and version", f"of {server} with the client's other servers"),
         )
+    if proxy:
+        both = Remedy("grpcdiag", f"a capture on both sides of {proxy}", "shows whether it or a server behind takes it")
+        return (both,)
     trace = Remedy(
         "application", "trace the handler at the times of the evidence", f"on {server}: shows what it waits for"
     )

@@ -80,7 +80,7 @@ def describe_hop(
         held_down_ns=times[3],
         **{name: getattr(counts, name) for name in _Counts.__struct_fields__},
         text=" ".join((first, *_say_counts(counts, len(sure.front)), *(fault.text for fault in faults))),
-        verdict=_say_retries(names[0], sure, whole) or _say_verdict(first, counts, len(sure.front)),
+        verdict=_say_retries(names[0], sure, whole) or _say_verdict(first, counts, sure),
         evidence=(*evidence, *(item for fault in faults for item in fault.evidence)),
         remedies=tuple(_list_remedies(tables, proxy, counts, len(sure.front))),
     )
@@ -206,14 +206,24 @@ def _say_retries(proxy: str, held: Held, whole_ns: int) -> str:
     return f"The proxy {proxy} held calls for {duration(time)} while it retried {calls}: look for why attempts failed."
 
 
-def _say_verdict(first: str, counts: _Counts, calls: int) -> str:
+def _say_verdict(first: str, counts: _Counts, held: Held) -> str:
+    calls = len(held.front)
     if counts.whole_requests > _MOST * calls:
-        return f"{first} It waits for whole requests: switch that buffer off."
+        return f"{first} It waits for whole requests: switch that buffer off.{_say_sent(held)}"
     if counts.whole_responses > _MOST * calls:
         return f"{first} It waits for whole responses: switch that buffer off."
     if counts.calls_per_second:
         return f"{first} It passes on {counts.calls_per_second:,.0f} calls per second: look for a rate limit."
     return f"{first} Look for its queues, limits and filters."
+
+
+def _say_sent(held: Held) -> str:
+    """Say that the client was still sending most of that time: without the buffer the calls may last as long."""
+    waited = held.waited_for_end
+    if held.sending_ns[waited].sum() <= _MOST * held.up_ns[waited].sum():
+        return ""
+    sent = duration(float(np.median(held.sending_ns[waited])))
+    return f" Calls may last as long then: the client sends for {sent}."
 
 
 def _list_remedies(tables: Tables, proxy: Proxy, counts: _Counts, calls: int) -> Iterator[Remedy]:

@@ -18,6 +18,21 @@ class HostClock(Struct, frozen=True):
     """By how much it was wrong at most; None if it was not synchronised."""
 
 
+class ThreadTimes(Struct, frozen=True):
+    """What the kernel tells every user of the command's threads: in all, not when; added up over threads."""
+
+    elapsed_ns: Count
+    """From the first look to the last."""
+    ran_ns: Count
+    """They ran."""
+    ready_ns: Count
+    """They were ready and did not run (schedstat), or a quota stopped them."""
+    throttled_ns: Count
+    """The quota of the command's cgroup was used up (cpu.stat); added up over processors."""
+    processors: float | None = None
+    """Processors that the cgroup may use at once; None without a quota."""
+
+
 class RecordingFacts(Struct, frozen=True):
     """The files beside the capture that were used."""
 
@@ -34,6 +49,10 @@ class RecordingFacts(Struct, frozen=True):
     window_samples_near_estimate: Count
     """Of these, those within a tenth or two segments of the estimate."""
     clock: HostClock | None = None
+    threads: ThreadTimes | None = None
+    """None if they were not measured, or if the scheduler was recorded."""
+    record_cost_ns: Count | None = None
+    """Processor time that recording the scheduler took, without that of the kernel in the threads; None without."""
     cpu_pressure: float | None = None
     """Share of the recording in which some thread of the host was ready and had no processor (PSI)."""
 

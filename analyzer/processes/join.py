@@ -75,6 +75,7 @@ def join_record(
         locks=record.full,
         follow=found.follow,
         list_spans=found.list_spans,
+        threads=found.threads,
         elsewhere=record.elsewhere,
     )
 

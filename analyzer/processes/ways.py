@@ -48,6 +48,11 @@ class Ways:
         return {process: self._tasks[process][2] if process in self._tasks else "" for process in self._list_senders()}
 
     @property
+    def threads(self) -> dict[int, str]:
+        """Name the recorded threads."""
+        return {thread: name for thread, (_, _, name) in self._tasks.items()}
+
+    @property
     def quotas(self) -> dict[int, Quota]:
         """Give the quotas of the processes that sent."""
         roots = dict(zip(self.process.tolist(), self._root.tolist(), strict=True))

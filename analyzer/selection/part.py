@@ -25,6 +25,7 @@ from ..tables import (
     OpenRpcs,
     Pings,
     Processes,
+    Repeats,
     Rpcs,
     Stalls,
     Tables,
@@ -50,6 +51,9 @@ _COUNTS = (
     "recovery_ns",
     "recovery_from_packet",
     "recovery_to_packet",
+    "outage_ns",
+    "outage_from_packet",
+    "outage_to_packet",
     "retransmitted_packets",
     "duplicate_packets",
     "keep_alives",
@@ -110,6 +114,7 @@ def part(
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
+        repeats=_rows(tables.repeats, _carries(tables, tables.repeats, mine)),
         other_requests=_rows(tables.other_requests, asked & others),
         connection_methods=_connection_methods(tables, rpcs),
         failures=failures,
@@ -186,7 +191,7 @@ def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
     return failures, budgets[kept] if len(budgets) == len(kept) else budgets
 
 
-def _carries(tables: Tables, table: Waits | Delays | OpenRpcs | Acts, mine: Mask) -> Mask:
+def _carries(tables: Tables, table: Waits | Delays | OpenRpcs | Repeats | Acts, mine: Mask) -> Mask:
     """Mark rows of a table whose stream carries one of the RPCs."""
     rpcs = tables.rpcs
     return np.isin(streams_of(table.connection, table.stream), streams_of(rpcs.connection[mine], rpcs.stream[mine]))

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ..model.finding import Finding, Remedy, Skipped
-from ..model.recorded import HostClock, RecordingFacts
+from ..model.recorded import HostClock, RecordingFacts, ThreadTimes
 from ..processes.record import ProcessRecord
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows
@@ -91,6 +91,7 @@ class _Document(Struct, frozen=True):
     command: Any = None
     sysctls_at_end: Mapping[str, str] | None = None
     cpu_pressure_at_end: _Pressure | None = None
+    threads: ThreadTimes | None = None
 
 
 class _Socket(Struct, frozen=True):
@@ -317,6 +318,8 @@ def collect_facts(tables: Tables, better: Tables, sidecar: Sidecar) -> Recording
         window_samples=count,
         window_samples_near_estimate=near,
         clock=_describe_clock(host.clock),
+        threads=sidecar.document.threads,
+        record_cost_ns=sidecar.processes.cost_ns if sidecar.processes else None,
         cpu_pressure=_measure_pressure(host.cpu_pressure, sidecar.document.cpu_pressure_at_end),
     )
 

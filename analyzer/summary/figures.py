@@ -111,6 +111,9 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
     ]
     if capture["connections_not_listed"]:
         yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
+    for name, what in (("lookups", "DNS questions"), ("icmp_errors", "ICMP errors")):
+        if more := capture[f"{name}_not_listed"]:
+            yield f"{more:,} {what} are beyond the number that is kept, and not reported"
     for number, text in counts:
         if number:
             n = count(number, "byte" if "payload" in text else "packet")
@@ -322,6 +325,19 @@ def _name_software(tables: Tables, agent: int, hint: int) -> tuple[str | None, b
     return name or None, bool(name)
 
 
+def _name_http1(tables: Tables) -> str:
+    """Say how many connections begin with a request or a response of HTTP/1, nothing for none."""
+    client, server = (
+        begins == _core.BEGINNINGS.index(name)
+        for begins, name in (
+            (tables.setups.client_begins, "http1_request"),
+            (tables.setups.server_begins, "http1_response"),
+        )
+    )
+    number = int((client | server).sum())
+    return f"; {count(number, 'connection')} {'is' if number == 1 else 'are'} HTTP/1" if number else ""
+
+
 def why_no_grpc(tables: Tables) -> str:
     """Say what a capture without RPCs contains, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
@@ -342,12 +358,14 @@ def why_no_grpc(tables: Tables) -> str:
         )
     if tables.connections.unheard.any():
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
-        return f"the capture has no data from the {side}: capture both directions (`port N`, not `dst port N`)"
+        advice = "capture both directions (`port N`, not `dst port N`)"
+        return f"the capture has no data from the {side}{_name_http1(tables)}: {advice}"
     if begun:
         return f"{count(len(begun), 'TLS handshake')} began and did not finish: nothing was sent over TLS"
     if not (protocol == HTTP2).any():
         connections = len(protocol) + capture["connections_not_listed"]
-        return f"none of the {connections:,} TCP connections is HTTP/2; use --port N to read port N as HTTP/2"
+        http1 = _name_http1(tables)
+        return f"none of the {connections:,} TCP connections is HTTP/2{http1}; use --port N to read port N as HTTP/2"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (

@@ -7,19 +7,39 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ..model.recorded import ProcessFacts, RecordingFacts
+from ..model.text import duration
 from ..tables import DIRECTIONS
 from ..tables.processes import PARTS, UNKNOWN, Processes
 
 _HIGH_PRESSURE = 0.5
 """Share of a recording in which threads waited for processors, from which it is said (heuristic: half of it)."""
+_RECORD = "the scheduler's record (capture as root)"
+_READY = 10
+"""From so many times the time in which they ran, threads lack processors (measured: 1 to 3, and 36 to 56 if so)."""
+_THROTTLED = 0.1
+"""Share of the time in which a quota stopped threads, from which it is said (heuristic: a tenth of it)."""
 
 
 def describe_pressure(recording: RecordingFacts, found: Processes | None) -> Iterator[str]:
     """Say that threads of the recording host waited for processors, if they did so for long."""
     share = recording.cpu_pressure
     if share is not None and share >= _HIGH_PRESSURE:
-        whose = "" if found else ": capture --processes on tells whether it was a thread of these RPCs"
+        whose = "" if found else f": {_RECORD} tells whether it was a thread of these RPCs"
         yield f"on {recording.host} some thread waited for a processor in {share:.0%} of the recording (PSI){whose}"
+
+
+def describe_lack(recording: RecordingFacts) -> Iterator[str]:
+    """Say that the command's threads lacked processors, if they were ready far longer than they ran."""
+    times = recording.threads
+    if times is None or times.elapsed_ns == 0:
+        return
+    elapsed, record = duration(times.elapsed_ns), f"{_RECORD} tells which RPCs waited"
+    if times.throttled_ns >= _THROTTLED * times.elapsed_ns:
+        stopped = duration(times.throttled_ns)
+        yield f"a CPU quota stopped the command's threads for {stopped} in {elapsed} (cpu.stat): {record}"
+    elif times.ready_ns >= max(_READY * times.ran_ns, _THROTTLED * times.elapsed_ns):
+        ready, ran = duration(times.ready_ns), duration(times.ran_ns)
+        yield f"in {elapsed} the command's threads ran for {ran} and were ready for {ready} (schedstat): {record}"
 
 
 def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:

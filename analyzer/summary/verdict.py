@@ -36,11 +36,12 @@ Abouts = Mapping[str, About]
 def link_findings(findings: Iterable[Finding], abouts: Abouts) -> tuple[Finding, ...]:
     """Link each finding to the one that it is part of, so that time is counted once; the costliest first."""
     found = tuple(findings)
-    linked = (_link(finding, found, abouts[finding.id]) for finding in found)
+    linked = (_link(finding, found, abouts) for finding in found)
     return tuple(sorted(linked, key=lambda finding: (-(finding.lost_ns or 0), finding.id)))
 
 
-def _link(finding: Finding, found: Sequence[Finding], about: About) -> Finding:
+def _link(finding: Finding, found: Sequence[Finding], abouts: Abouts) -> Finding:
+    about = abouts[finding.id]
     if about.counts_own_time and finding.lost_ns is not None:
         return finding
     own = set(finding.scope.connections)
@@ -51,7 +52,9 @@ def _link(finding: Finding, found: Sequence[Finding], about: About) -> Finding:
                 and own & set(other.scope.connections)
                 and _rank_severity(other) >= _rank_severity(finding)
             ):
-                return replace(finding, part_of=cause, lost_ns=None, share=None)
+                part = replace(finding, part_of=cause, lost_ns=None, share=None)
+                # a process record says why: the same time is no second warning
+                return replace(part, severity="info") if abouts[cause].needs_processes else part
     return finding
 
 

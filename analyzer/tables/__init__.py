@@ -20,6 +20,7 @@ from .calls import Method as Method
 from .calls import Names as Names
 from .calls import OpenRpcs as OpenRpcs
 from .calls import OtherRequests as OtherRequests
+from .calls import Repeats as Repeats
 from .calls import Rpcs as Rpcs
 from .calls import names_of as names_of
 from .columns import BEGUN_BEFORE as BEGUN_BEFORE
@@ -147,6 +148,8 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     """See `Goaways`."""
     goaway_reasons: tuple[str, ...]
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
+    repeats: Repeats
+    """See `Repeats`."""
     delays: Delays
     """See `Delays`."""
     other_requests: OtherRequests

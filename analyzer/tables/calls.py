@@ -89,6 +89,25 @@ class Failures(Struct, frozen=True, eq=False):
     headers_time_ns: Annotated[Ints, "time of that packet"]
 
 
+class Repeats(Struct, frozen=True, eq=False):
+    """One row per RPC that failed, or was answered right after such a one: whether its client asked the same again.
+
+    The next request has the same method, number and bytes of messages, is on the same connection, and begins within a
+    second. RPCs that their client gave up, and those with `grpc-previous-rpc-attempts`, are left out.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
+    attempt: Annotated[Codes, "1 for the first request, 2 for the one that follows its failure, and so on"]
+    status: Annotated[Codes, "its gRPC status code"]
+    packet: Annotated[Counts, "packet that ended it"]
+    time_ns: Annotated[Ints, "time of that packet"]
+    next_stream: Annotated[Counts, "stream of the next equal request, 0 for none"]
+    next_packet: Annotated[Counts, "its first packet"]
+    next_time_ns: Annotated[Ints, "time of that packet"]
+
+
 class OpenRpcs(Struct, frozen=True, eq=False):
     """One row per RPC that was open at the end and had no packet for 100 ms or longer.
 

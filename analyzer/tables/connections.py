@@ -74,6 +74,11 @@ class Connections(Struct, frozen=True, eq=False):
     recovery_time_ns: Annotated[Ints, "time of that retransmission"]
     recovery_from_packet: Annotated[Counts, "packet after the lost one, or the last before it; 0: none"]
     recovery_to_packet: Annotated[Counts, "packet that retransmits the lost one, 0: none"]
+    outage_ns: Annotated[Ints, "longest outage: one side retransmitted after two timeouts or more, and heard nothing"]
+    outage_time_ns: Annotated[Ints, "end of that outage"]
+    outage_from_packet: Annotated[Counts, "first packet in it that got no answer, 0: none"]
+    outage_to_packet: Annotated[Counts, "packet of the other side that ended it, 0: none"]
+    outage_direction: Annotated[Codes, "who sent in it: 0 the client, 1 the server"]
     retransmitted_packets: Annotated[Counts, "retransmitted packets"]
     needless_retransmissions: Annotated[
         Counts, "retransmitted packets that the receiver reported as duplicates (D-SACK, RFC 2883)"
@@ -357,6 +362,7 @@ class Closings(Struct, frozen=True, eq=False):
     packet: Annotated[Counts, "the packet"]
     time_ns: Annotated[Ints, "time of that packet"]
     reset: Annotated[Codes, "1 for a RST"]
+    acknowledges: Annotated[Codes, "1 with the flag ACK; a RST without it is of a host without that connection"]
     ttl: Annotated[Codes, "its time to live or hop limit"]
     least_ttl: Annotated[Codes, "the least of that side's packets before that are no RST, 0 for none"]
     most_ttl: Annotated[Codes, "the highest of them"]

@@ -97,6 +97,8 @@ class Processes(Struct, frozen=True, eq=False):
     """Reads the ways to the sends of some rows of `acts`; None for a selection."""
     list_spans: Callable[[int], Spans] | None = None
     """Lists what the threads did, in so many spans at most; None for a selection."""
+    threads: Mapping[int, str] = {}
+    """Names of threads by number."""
     elsewhere: bool = False
     """Whether a recorded thread was in a cgroup whose quota is not known: it may have been throttled unseen."""
 

@@ -11,6 +11,8 @@ from .. import _core
 from ..tables import NOT_SEEN, PROTOCOLS, Tables
 
 _NOT_CLOSED = 2
+_ENDED_BEFORE = tuple(_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset", "connection"))
+"""`Rpcs.status_source` of RPCs that ended for their client without the server's status."""
 
 
 class Connection(NamedTuple):
@@ -89,6 +91,8 @@ class Status(NamedTuple):
     """Stream identifier."""
     value: str
     """gRPC's name of the status, or HTTP's number."""
+    ended_before: bool = False
+    """The RPC had ended for its client before the server's own status, if there is one."""
 
 
 class CaptureRecords(Struct):
@@ -118,9 +122,13 @@ def of_tables(tables: Tables) -> CaptureRecords:
     on_streams = c.protocol[r.connection] != PROTOCOLS.index("http1")
     frames = (f.last_packet, f.connection, f.direction, f.kind, f.flags, f.stream, f.length)
     seen = [
-        Status(packet, connection, stream, _core.STATUSES[status])
-        for packet, connection, stream, status in zip(
-            *(column[on_streams].tolist() for column in (r.last_packet, r.connection, r.stream, r.status)), strict=True
+        Status(packet, connection, stream, _core.STATUSES[status], source in _ENDED_BEFORE)
+        for packet, connection, stream, status, source in zip(
+            *(
+                column[on_streams].tolist()
+                for column in (r.last_packet, r.connection, r.stream, r.status, r.status_source)
+            ),
+            strict=True,
         )
         if status != NOT_SEEN
     ]

@@ -179,8 +179,11 @@ class Rules:
     # statuses
 
     def status(self, mine: Status | None, other: Status | None) -> Why | None:
-        """Explain a status that only one side has; two different ones are never explained."""
-        if mine and not other:
+        """Explain a status that only one side has, or that came when the RPC had ended for its client."""
+        if mine and other:
+            text = f"the RPC had ended for its client ({mine.value}) before the trailers with {other.value} came"
+            return Why("late-answer", "both", text) if mine.ended_before else None
+        if mine:
             return self._our_status(mine)
         return self._their_status(other) if other and not mine else None
 

@@ -7,7 +7,7 @@ and in the slowest RPCs. `halve_page_data` halves these rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, Unpack
 
 import numpy as np
@@ -18,13 +18,17 @@ from msgspec.structs import asdict, replace
 from ..decode.decode import decode_rows
 from ..decode.disk_columns import gathered
 from ..decode.runner import DecodeOptions, Progress
+from ..hops.look import find_legs
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
+from ..tables.processes import Processes
 from .pictures import Picture, draw_pictures
 from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
+from .thread_steps import NO_STEPS, PageSteps, collect_steps
 
 Column = npt.NDArray[Any]
-_Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
+_Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets", PageSteps)
+_Join = Callable[[Tables], Processes | None]
 
 
 BINS_PER_DECADE = 40
@@ -138,6 +142,12 @@ class PageData(Struct, frozen=True, eq=False):
     """Ranges whose frames and packets are included."""
     pictures: tuple[Picture | None, ...]
     """The picture of each finding, in the order of `Analysis.findings`."""
+    steps: PageSteps = NO_STEPS
+    acts: int = 0
+    """Intervals in which a recorded host had to act, whose steps are drawn."""
+    acts_total: int = 0
+    threads: Mapping[int, str] = {}
+    """Names of the threads in `steps`."""
 
 
 def collect_page_data(
@@ -146,16 +156,33 @@ def collect_page_data(
     *,
     bounds: Bounds = BOUNDS,
     progress: Progress | None = None,
+    join: _Join | None = None,
     **how: Unpack[DecodeOptions],
 ) -> PageData:
-    """Read the capture of an analysis again and select what is drawn. Raises CaptureError."""
+    """Read the capture of an analysis again and select what is drawn. Raises CaptureError.
+
+    `join` joins the record of threads, if there is one.
+    """
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
-        flights = Flights().add(asdict(tables.packets))
-        return _page_data(tables, flights, Spans.everything(), bounds, analysis)
-    tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
-    return _page_data(tables, flights, spans, bounds, analysis)
+        flights, spans = Flights().add(asdict(tables.packets)), Spans.everything()
+    else:
+        tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
+    legs = find_legs(paths, **how) if analysis.hops else None
+    if legs and len(legs.tables.rpc_budgets) == len(tables.rpc_budgets):  # a file may grow meanwhile
+        tables = replace(tables, rpc_budgets=legs.tables.rpc_budgets)
+    page = _page_data(tables, flights, spans, bounds, analysis)
+    return _add_steps(page, join(tables) if join else None, tables.capture["first_time_ns"] or 0, bounds.acts)
+
+
+def _add_steps(page: PageData, found: Processes | None, zero: int, most: int) -> PageData:
+    if found is None:
+        return page
+    steps = collect_steps(found, zero, most)
+    names = {thread: found.threads.get(thread, "") for thread in np.unique(steps.thread).tolist() if thread}
+    total = int((found.acts.process > 0).sum())
+    return replace(page, steps=steps, acts=min(most, total), acts_total=total, threads=names)
 
 
 def halve_page_data(page: PageData) -> PageData:
@@ -171,6 +198,8 @@ def halve_page_data(page: PageData) -> PageData:
         frames=_rows(frames, of_frames & (np.cumsum(of_frames) <= len(of_frames) // 2)),
         rpcs=_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2)),
         waits=_rows(waits, _longest(waits.duration_ns, len(waits.stream) // 2)),
+        steps=_rows(page.steps, page.steps.interval < page.acts // 2),
+        acts=page.acts // 2,
     )
 
 

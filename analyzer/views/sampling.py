@@ -43,6 +43,8 @@ class Bounds(NamedTuple):
     """Packets of the connection at a slow RPC's beginning, and equally many at its end."""
     begun: int = 20
     """Connections with the most RPC time whose first packets have rows if there is room left."""
+    acts: int = 2_000
+    """Intervals of recorded threads whose steps have rows (heuristic: a page of a megabyte)."""
     connections: int = 2_000
     """Connections with a name."""
 

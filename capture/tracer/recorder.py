@@ -76,7 +76,7 @@ class Tracer:
         loader.exec_module(self._core)
         self._wanted = wanted
         self._instances: list[Instance] = []
-        self._written = 0
+        self._written = self._cost_ns = 0
         self._running = [Running(pid, wanted["uid"]) for pid in wanted["pids"]]
         self._quotas: dict[int, Quota] = {}
         self._stopped = False
@@ -92,7 +92,7 @@ class Tracer:
             self._end()
             if self._written >= MOST_BYTES:
                 raise Refused(f"it reached {MOST_BYTES >> 20} MiB: record shorter runs")
-            os.write(2, b"%d\n" % time.process_time_ns())
+            os.write(2, b"%d\n" % self._cost_ns)
         finally:
             for instance in self._instances:
                 instance.remove()
@@ -211,6 +211,7 @@ class Tracer:
         self._drain()
         self._look()
         offset, uncertainty = measure_offset()
+        self._cost_ns = time.process_time_ns()
         self._write_json(
             {
                 "offset_ns": offset,
@@ -219,7 +220,7 @@ class Tracer:
                 "elsewhere": self._elsewhere,
                 "quotas": [quota.describe(process) for process, quota in self._quotas.items()],
                 "cut": self._written >= MOST_BYTES,
-                "cost_ns": time.process_time_ns(),
+                "cost_ns": self._cost_ns,
                 "ended_time_ns": time.time_ns(),
             }
         )

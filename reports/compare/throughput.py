@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ...analyzer.model.finding import Finding
-from ...analyzer.model.text import count
+from ...analyzer.model.text import count, duration
 from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, order_by, rate, times
 from .figures import choose_unit, units, weight
 from .latency import describe_causes, rank_causes
@@ -33,11 +33,26 @@ def _explain_throughput(slow: Run, fast: Run, ratio: float, kind: str) -> Iterat
     """Give one reason for the lower rate, the most specific one that accounts for it."""
     fitting = [
         reason
-        for of in (_check_stream_limit, _check_shared_connection, _check_concurrency, _check_durations)
+        for of in (_check_threads, _check_stream_limit, _check_shared_connection, _check_concurrency, _check_durations)
         if (reason := of(slow, fast, ratio, kind)) and reason.share >= PARTLY
     ]
     mostly = [reason for reason in fitting if reason.share >= MOSTLY]
     yield from (mostly or fitting)[:1]
+
+
+_THREADS = ("cpu-quota", "processor-saturated", "lock-contention")
+"""Findings about threads that had to send and could not, as the scheduler recorded them."""
+
+
+def _check_threads(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
+    """Check whether threads that had to send were held up for the additional time: then fewer RPCs were open, too."""
+    found = [finding for name in _THREADS if (finding := find_new(name, slow, fast))]
+    if not found or slow.span_ns is None:
+        return None
+    finding = max(found, key=lambda one: _read_metric(one, "waited_ns"))
+    waited = _read_metric(finding, "waited_ns")
+    text = f"in {slow.label} {finding.title[:1].lower()}{finding.title[1:]} ({duration(int(waited))})"
+    return Reason(text, min(waited / (slow.span_ns * (1 - 1 / ratio)), 1.0), finding)
 
 
 def _check_stream_limit(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:

@@ -41,6 +41,8 @@ SCRIPTS = (
     "main.js",
 )
 """Parts of the page's own script, in the order in which they run."""
+PLAIN_SCRIPTS = ("tools.js", "plain.js")
+"""Those of a page of text and tables."""
 LIBRARY = "echarts.min.js"
 """Apache ECharts as released."""
 _RISING = ("start_ns", "time_ns", "packet", "first_packet", "last_packet", "stopped_at_packet", "stream")
@@ -51,7 +53,7 @@ _MOST_OPTIONS = 500
 def build_page(analysis: Analysis, page: PageData) -> str:
     """Build the page as text."""
     layout, columns = packed(_list_tables(page), _RISING)
-    style, library, script = asset("style.css"), _read_vendored(LIBRARY), _join_scripts()
+    style, library, script = asset("style.css"), _read_vendored(LIBRARY), join_scripts(SCRIPTS)
     policy = (
         f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
     )
@@ -96,8 +98,9 @@ def _read_vendored(name: str) -> str:
 
 
 @functools.cache
-def _join_scripts() -> str:
-    parts = "\n".join(asset(name) for name in SCRIPTS)
+def join_scripts(names: tuple[str, ...]) -> str:
+    """Join scripts of the page to one that shares no names with others."""
+    parts = "\n".join(map(asset, names))
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
@@ -142,10 +145,12 @@ def _encode_json(value: Any) -> str:
 
 def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
-    for name in ("rpcs", "waits", "frames", "packets", "spans"):
+    for name in ("rpcs", "waits", "steps", "frames", "packets", "spans"):
         table = getattr(page, name)
         columns = {
-            field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")
+            field: getattr(table, field)
+            for field in table.__struct_fields__
+            if field not in ("shares", "whole", "interval")
         }
         tables[name] = columns
     shares = page.rpcs.shares
@@ -164,6 +169,8 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
         "frames": [*_core.FRAME_TYPES, "UNKNOWN"],
         "statuses": list(_core.STATUSES),
         "notes": list(_core.PACKET_NOTES),
+        "parts": list(_core.PATH_PARTS),
+        "threads": {thread: said.name(name) for thread, name in page.threads.items()},
         "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [

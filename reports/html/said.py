@@ -13,7 +13,7 @@ from ...analyzer.model.text import count, duration, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.cost import describe_cost
-from ..shared.quality import find_main, list_flaws, list_not_judged, rank_cost
+from ..shared.quality import find_main, judge_verdict, list_flaws, list_not_judged, rank_cost
 
 MOST_TEXT = 4_000
 """Most characters of a text; explanations are shorter."""
@@ -68,12 +68,19 @@ def main_number(analysis: Analysis) -> int:
     return found[0] if found else 0
 
 
+def covers_all(picture: Picture | None, page: PageData) -> bool:
+    """Say whether a picture shows the latency of every call, as the section about latency does."""
+    if picture is None or picture.kind != "latency":
+        return False
+    connections = {connection.connection for connection in page.connections}
+    return connections <= set(picture.connections) and {method.name for method in page.methods} <= set(picture.methods)
+
+
 def verdict_severity(analysis: Analysis) -> str:
-    """Give the severity of the verdict's finding; without one `open` if much time is unexplained, otherwise `fine`."""
-    finding = find_main(analysis)
+    """Give the severity of the verdict; without one `open` if much time is unexplained, otherwise `fine`."""
     total = sum(analysis.budget.values())
     dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
-    return finding.severity if finding else ("open" if dark > MOST_DARK * total else "fine")
+    return judge_verdict(analysis) or ("open" if dark > MOST_DARK * total else "fine")
 
 
 def flaws(analysis: Analysis) -> list[str]:
@@ -266,6 +273,7 @@ def left_out(page: PageData) -> list[str]:
     kinds = (
         ("RPCs", len(page.rpcs.stream), page.rpcs_total, "the slowest, the failed, and a uniform sample of the others"),
         ("blocked intervals", len(page.waits.stream), page.waits_total, "the longest"),
+        ("intervals of recorded threads", page.acts, page.acts_total, "the longest"),
         ("connections", len(page.connections), page.connections_total, "those with the most RPCs"),
         ("packets", len(page.packets.packet), page.packets_total, _DETAIL),
         ("frames", len(page.frames.stream), page.frames_total, _DETAIL),

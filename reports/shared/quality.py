@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
-from ...analyzer.model.finding import SEVERITIES, Finding
+from ...analyzer.model.finding import SEVERITIES, Finding, Severity
 from ...analyzer.model.text import duration, utc
 
 PLACES = {
@@ -20,6 +20,13 @@ PLACES = {
 def find_main(analysis: Analysis) -> Finding | None:
     """Find the finding that the verdict is about."""
     return next((f for f in analysis.findings if f.id == analysis.verdict.finding), None)
+
+
+def judge_verdict(analysis: Analysis) -> Severity | None:
+    """Find the severity of the verdict: its finding's, or a warning about a proxy; None without a problem."""
+    if finding := find_main(analysis):
+        return finding.severity
+    return "warning" if any(analysis.verdict.text.startswith(hop.verdict) for hop in analysis.hops) else None
 
 
 def rank_cost(finding: Finding) -> tuple[int, int, bool]:

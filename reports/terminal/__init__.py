@@ -21,7 +21,7 @@ from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
 from ..shared.processes import HEAD, describe_processes
-from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
+from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
 
@@ -78,7 +78,7 @@ def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, 
     else:
         parts += tls.parts(analysis, most=1, ways=False)
     if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes)]
+        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -125,7 +125,7 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
         else tls.parts(analysis)
     )
     if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes)]
+        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -195,10 +195,12 @@ def _describe_clock(clock: HostClock) -> str:
     return f"; its clock was synchronised, wrong by at most {duration(clock.max_error_ns)} ({by})"
 
 
-def _show_processes(processes: Sequence[ProcessFacts]) -> Iterator[RenderableType]:
+def _show_processes(processes: Sequence[ProcessFacts], recording: RecordingFacts | None) -> Iterator[RenderableType]:
     yield Text(f"threads: {HEAD}", style="bold")
+    if recording and recording.record_cost_ns:
+        yield Text(f"  recording them took {duration(recording.record_cost_ns)} of processor time")
     for line in describe_processes(processes):
-        yield Text(safe(f"  {line}"))
+        yield Padding(Text(safe(line)), (0, 0, 0, 2))
 
 
 def _show_selection(narrowed: Narrowed) -> Text:
@@ -209,8 +211,8 @@ def _show_selection(narrowed: Narrowed) -> Text:
 
 
 def _show_verdict(analysis: Analysis) -> Panel:
-    finding = find_main(analysis)
-    style = SEVERITY_STYLES[finding.severity] if finding else GOOD
+    severity = judge_verdict(analysis)
+    style = SEVERITY_STYLES[severity] if severity else GOOD
     text = Text(safe(analysis.verdict.text))
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
 

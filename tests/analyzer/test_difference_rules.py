@@ -229,6 +229,13 @@ def test_a_status_that_a_reset_stands_for() -> None:
     assert told(account(ANSWER, [TRAILERS], statuses=[(2, 1, "OK")]), account(ANSWER, [TRAILERS]), "status") == [None]
 
 
+@pytest.mark.parametrize(("ended_before", "expected"), [(True, ("late-answer", "both")), (False, None)])
+def test_trailers_that_came_too_late(ended_before: bool, expected: tuple[str, str] | None) -> None:
+    ours = account(ANSWER, [TRAILERS])
+    ours.statuses.append(Status(2, 0, 1, "DEADLINE_EXCEEDED", ended_before))
+    assert told(ours, account(ANSWER, [TRAILERS], statuses=[(2, 1, "OK")]), "status") == [expected]
+
+
 def test_a_status_by_the_connections_end() -> None:
     goaway = frame(2, 8, kind=GOAWAY, stream=0, side=1)
     for frames, closed, expected in (

@@ -53,7 +53,7 @@ def test_one_direction_of_http1_is_told_and_nothing_accused(direction: str, lack
     outcome = grpcdiag("analyze", path, "--json")
     analysis = json.loads(outcome.text)
     assert (outcome.code, analysis["findings"]) == (4, [])
-    assert f"the capture has no data from the {lacks}" in analysis["verdict"]["text"]
+    assert f"the capture has no data from the {lacks}; 1 connection is HTTP/1:" in analysis["verdict"]["text"]
 
 
 @pytest.mark.parametrize("name", NAMES + MORE)

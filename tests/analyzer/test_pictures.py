@@ -31,6 +31,7 @@ KINDS = {
     "lab/delayed-ack-nagle.pcap": ("delayed-ack-nagle", "flight"),
     "lab/ping-storm.pcap.gz": ("ping-storm", "rates"),
     "lab/client-idle-gap.pcap.gz": ("client-idle-gap", "idle"),
+    "lab/shared-connection-single-8-grpc-go.pcap.gz": ("shared-connection", "idle"),
     "lab/request-batching.pcap.gz": ("request-batching", "batches"),
     "lab/connection-churn.pcap": ("connection-churn", "handshakes"),
     "lab/slow-connect.pcap": ("slow-connect", "handshakes"),
@@ -129,8 +130,9 @@ def test_packets_per_second_add_up_to_the_packets() -> None:
     assert packets["PING"] == pytest.approx(784, abs=3)  # as the evidence says
 
 
-def test_an_idle_gap_is_where_no_rpc_is_open() -> None:
-    picture = picture_of("lab/client-idle-gap.pcap.gz")
+@pytest.mark.parametrize("name", [name for name, (_, kind) in KINDS.items() if kind == "idle"])
+def test_an_idle_gap_is_where_no_rpc_is_open(name: str) -> None:
+    picture = picture_of(name)
     line, gaps = points(picture, 0), points(picture, 1)
     assert all(value_at(line, (begin + end) // 2) == 0 for begin, end in gaps.tolist())
     assert len(gaps) >= 5

@@ -172,6 +172,28 @@ def test_a_host_without_free_processors_is_told(case: Case, waited_us: int, whol
     assert all(note.startswith(f"on box some thread waited for a processor in {share:.0%} of the") for note in told)
 
 
+@pytest.mark.parametrize(
+    ("ran", "ready", "throttled", "told"),
+    [
+        (100, 999, 0, None),
+        (100, 1_000, 0, "in 10.0 s the command's threads ran for 100 ms and were ready for 1.00 s (schedstat)"),
+        (1, 999, 0, None),
+        (5_000, 0, 999, None),
+        (5_000, 90_000, 1_000, "a CPU quota stopped the command's threads for 1.00 s in 10.0 s (cpu.stat)"),
+    ],
+)
+def test_threads_that_were_ready_far_longer_than_they_ran_are_told(
+    case: Case, ran: int, ready: int, throttled: int, told: str | None
+) -> None:
+    times = {"elapsed_ns": 10_000 * MS, "ran_ns": ran * MS, "ready_ns": ready * MS, "throttled_ns": throttled * MS}
+    analysis = case.analyse(threads=times)
+    found = [note for note in analysis.quality.warnings if "threads" in note]
+    record = "the scheduler's record (capture as root) tells which RPCs waited"
+    assert found == ([f"{told}: {record}"] if told else [])
+    assert analysis.recording is not None and analysis.recording.threads is not None
+    assert analysis.recording.threads.ready_ns == ready * MS
+
+
 def test_an_endless_time_is_refused(case: Case) -> None:
     with pytest.raises(read.Mismatch, match="does not describe a recording"):
         case.read(cpu_pressure_at_end={"time_ns": 10**400, "waited_us": 1})

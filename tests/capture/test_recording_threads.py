@@ -23,6 +23,7 @@ from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.capture import ending, processes, recording
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan
+from grpcdiag.capture.thread_times import ThreadTimes
 from grpcdiag.capture.tracer import quota as quotas
 from grpcdiag.capture.tracer import tracefs
 from grpcdiag.capture.tracer.quota import Quota, list_cgroups
@@ -66,10 +67,8 @@ def test_the_command_is_recorded_and_nobody_else(words: tuple[str, ...], detail:
     assert found.full == (detail == "full")
     sockets = found.events.sockets()
     assert sum(sent > 0 for *_, sent in sockets) >= 3, "the benchmark opens three connections"
-    described = sidecar(tmp_path / "run.pcap")["processes"]
-    cost = described.pop("cost_ns")
-    assert described == {"file": RECORD, "detail": detail}
-    assert f"threads: recorded, which took {cost / 1e9:,.2f} s of processor time" in done.stderr
+    assert sidecar(tmp_path / "run.pcap")["processes"] == {"file": RECORD, "detail": detail}
+    assert f"threads: recorded, which took {found.cost_ns / 1e9:,.2f} s of processor time" in done.stderr
 
 
 @pytest.mark.usefixtures("traced")
@@ -476,6 +475,49 @@ def test_a_thread_that_ends_is_in_no_other_cgroup() -> None:
         running.kill()
         wait_until(lambda: read_cgroups(str(running.pid)) is None)
         assert Path(f"/proc/{running.pid}").exists(), "nobody has waited for it yet"
+
+
+BUSY = """
+import sys, time
+while time.process_time() < 0.1: pass
+print(flush=True)
+input()
+"""
+
+
+def test_every_user_learns_how_long_the_threads_of_a_command_and_its_children_ran() -> None:
+    if not Path("/proc/self/schedstat").exists():
+        pytest.skip("this kernel does not count the time of threads (CONFIG_SCHED_INFO)")
+    with process("sh", "-c", '"$0" -S -c "$1"; true', sys.executable, BUSY) as running:
+        times = ThreadTimes(running.pid)
+        assert times.describe() is None, "before the first look"
+        assert running.stdout
+        running.stdout.readline()
+        times.look()
+        found = times.describe()
+        assert found
+        assert 100_000_000 <= found["ran_ns"] <= 100_000_000 + found["elapsed_ns"]
+        assert found["processors"] is None or found["processors"] > 0
+        times.look()
+        again = times.describe()
+        assert again and again["ran_ns"] - found["ran_ns"] < 50_000_000, "what was counted is not counted again"
+        running.communicate(b"\n")
+
+
+def test_without_a_record_of_threads_their_times_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with --processes off nothing."""
+    may_record()
+    monkeypatch.setattr(processes, "check_possible", lambda: _refuse())
+    monkeypatch.setattr(ending, "BLOCK_S", 0)
+    for detail, expected in (("auto", Path("/proc/self/schedstat").exists()), ("off", False)):
+        command = (sys.executable, "-S", "-c", BUSY.replace("input()", "time.sleep(0.5)"))
+        plan = Plan(command, str(tmp_path / "run.pcap"), "lo", "port 1", (1,), processes=detail, patience_s=0)
+        recording.record(plan, str)
+        assert ("threads" in sidecar(tmp_path / "run.pcap")) == expected
+
+
+def _refuse() -> str:
+    raise processes.UnsuitableError("only root may record them")
 
 
 def test_only_processes_that_a_user_may_trace_are_the_users() -> None:

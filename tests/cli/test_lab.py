@@ -15,7 +15,7 @@ from support import PATIENCE_S, grpcdiag, require_tool, wait_until
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.capture.tracer import tracefs
 from grpcdiag.fixtures.lab import janitor, quota
-from grpcdiag.fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
+from grpcdiag.fixtures.lab.cases import CASES, by_name
 from grpcdiag.fixtures.lab.cases.case import Case
 from grpcdiag.fixtures.lab.cases.look_alikes import LOOK_ALIKES, SUSPECTS
 from grpcdiag.fixtures.lab.namespaces import missing
@@ -37,9 +37,10 @@ def test_an_unknown_case_is_wrong_usage() -> None:
 
 def test_each_finding_has_a_case() -> None:
     for detector in DETECTORS:
-        assert by_name(detector.id) or detector.id in NOT_PROVOKED
+        assert by_name(detector.id)
     assert by_name("slow-start-after-idle") is by_name("slow-start")
     assert by_name("cpu-quota") is by_name("starved-client")
+    assert by_name("processor-saturated") is by_name("crowded-client")
     assert by_name("server-latency") is not by_name("slow-pool")
 
 

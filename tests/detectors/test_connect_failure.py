@@ -17,6 +17,7 @@ from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import connect_failure as detector
+from grpcdiag.analyzer.summary import figures
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
 from grpcdiag.fixtures.synthetic.noise import icmp_error
@@ -158,6 +159,22 @@ def test_an_icmp_error_for_a_syn_counts_at_once(tmp_path: Path, code: int, says:
     assert [e.packet for e in finding.evidence] == [1, 2]
 
 
+def test_errors_of_different_words_are_told_apart(tmp_path: Path) -> None:
+    """The first attempt fails for want of a route, two later ones at a firewall; the first error is recorded twice."""
+    syns = [packet(START_NS + number * S, 41_000 + number, SYN) for number in range(3)]
+    errors = [icmp_error(syn, MS, code) for syn, code in zip(syns, (1, 13, 13), strict=True)]
+    again = Captured(errors[0].time_ns + MS // 100, errors[0].data)
+    path = file_of(tmp_path, in_time_order([*syns, *errors, again]))
+    finding = the_finding(detector, [path])
+    assert finding.metrics["unreachable_attempts"] == 3
+    assert "type 3 code 13) in 2 attempts" in finding.verdict
+    assert "host unreachable (ICMP type 3 code 1) once" in finding.explanation
+    tables = decode([path])
+    assert tables.icmp_errors.messages.tolist() == [1, 1, 1]
+    more = replace(tables, capture={**tables.capture, "icmp_errors_not_listed": 7})
+    assert "7 ICMP errors are beyond the number that is kept, and not reported" in figures.quality(more).warnings
+
+
 def test_an_icmp_error_about_another_connection_or_the_size_is_none(tmp_path: Path) -> None:
     syn = packet(START_NS, 41_000, SYN)
     other, large = icmp_error(packet(START_NS, 41_001, SYN), MS, 1), icmp_error(syn, MS, 4, mtu=1_400)
@@ -196,18 +213,21 @@ def test_nothing_but_syns_proves_little(tmp_path: Path) -> None:
     assert "3 SYNs in all" in finding.explanation
 
 
+@pytest.mark.parametrize("payload", [PREFACE, CLIENT_HELLO])
 @pytest.mark.parametrize(("waited_ns", "fires"), [(S - MS, False), (S + 10 * MS, True)])
-def test_a_silent_server_counts_after_a_second(tmp_path: Path, waited_ns: int, fires: bool) -> None:
+def test_a_silent_server_counts_after_a_second(tmp_path: Path, waited_ns: int, fires: bool, payload: bytes) -> None:
+    """The path may have dropped its certificate, which fills packets; SETTINGS do not."""
     asked = START_NS + 2 * RTT_NS
     packets = [
         *shake_hands(START_NS, 41_000),
-        packet(asked, 41_000, ACK, payload=PREFACE),
+        packet(asked, 41_000, ACK, payload=payload),
         packet(asked + waited_ns, 41_000, FIN | ACK),
     ]
     finding = found(detector, [file_of(tmp_path, packets)])
     assert (finding is not None) == fires
     if finding:
         assert finding.metrics["silent_attempts"] == 1
+        assert finding.verdict.endswith("or the path drops full-size packets.") == (payload == CLIENT_HELLO)
 
 
 def test_other_ports_do_not_count_beside_grpc(tmp_path: Path) -> None:

@@ -153,7 +153,33 @@ def test_a_capture_that_ends_first_shows_no_end() -> None:
     assert told(connection_closed_early, tables_of_scene("unfinished")) is None
 
 
+@pytest.mark.parametrize(("code", "says"), [(11, " Before it, client 10.0.0.1 had reset 3 of 5 RPCs."), (2, "")])
+def test_calls_that_were_reset_before_a_goaway_for_too_much(tmp_path: Path, code: int, says: str) -> None:
+    """Three of five calls are reset; servers limit that (CVE-2023-44487)."""
+    conv = opened()
+    calls = [conv.start_rpc(METHOD, end_stream=True) for _ in range(5)]
+    conv.advance(5 * MS)
+    for call in calls[:3]:
+        call.cancel()
+    conv.advance(5 * MS)
+    conv.goaway("server", code, 9)
+    explained = must(connection_closed_early, played(conv, tmp_path, close="server")).explanation
+    assert explained.endswith(says)
+    assert ("had reset" in explained) == bool(says)
+
+
 def test_calls_that_a_goaway_refused_are_not_lost() -> None:
     """They were not processed: they are `abrupt-goaway`."""
     assert told(connection_closed_early, tables_of_scene("abrupt-goaway-refuses")) is None
     assert must(connection_closed_early, tables_of_scene("abrupt-goaway-closes")).metrics["lost_rpcs"] == 3
+
+
+@pytest.mark.parametrize(("later_ms", "severity"), [(0, "warning"), (15, "warning"), (20, "info")])
+def test_a_client_that_closes_as_soon_as_a_goaway_comes_drops_its_calls(later_ms: int, severity: str) -> None:
+    """The server allowed all streams to end; grpclib closed less than 4 ms after its GOAWAY, and 13 calls failed."""
+    tables = decode([recorded("wild/goaway-clientdrops.pcap.zst")])
+    goaways = tables.goaways
+    earlier = changed(tables, "goaways", time_ns=goaways.time_ns - later_ms * MS)
+    found = must(connection_closed_early, earlier)
+    assert (found.severity, found.metrics["lost_rpcs"]) == (severity, 9)
+    assert ("the client's library" in found.verdict) == (severity == "warning")

@@ -45,6 +45,8 @@ def test_a_third_host_is_recognised_from_both_ends() -> None:
         assert (finding.severity, finding.confidence, finding.metrics["resets"]) == ("warning", "high", 1)
         assert (finding.metrics["ttl"], finding.metrics["ttl_of_that_side"]) == (ttl, usual)
         assert analysis.verdict.finding == detector.ID
+        assert [method.statuses for method in analysis.methods] == [{"OK": 23, "UNAVAILABLE": 1}]
+        assert analysis.verdict.text.endswith("1 failed.")  # its answer came to a closed socket
         assert "as if it had sent no RST" in finding.explanation
 
 
@@ -53,7 +55,9 @@ def test_a_side_that_goes_on_is_proof_without_another_ttl() -> None:
     (row,) = tables.closings.packet.nonzero()[0].tolist()
     later = int(tables.closings.time_ns[row])
     on = changed(tables, "closings", later_packets=[1], later_packet=[99], later_time_ns=[later + 30 * MS])
-    assert must(detector, on).confidence == "medium"
+    finding = must(detector, on)
+    assert finding.confidence == "medium"
+    assert "did not come from its connection, which goes on" in finding.title  # its host may have sent it
     unknown = changed(on, "connections", min_rtt_ns=[-1])
     assert told(detector, unknown) is None  # the packet may have left before the RST
     soon = changed(on, "closings", later_time_ns=[later + 19 * MS])

@@ -13,9 +13,16 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import idle_connection_cut as detector
 from grpcdiag.fixtures.synthetic.words import MS, S
 
-FIRES_ON = ["wild/idle-drop", "wild/idle-finrace", "wild/idle-rst"]
+FIRES_ON = [
+    "wild/grpc-js-watch-forgotten",
+    "wild/grpcio-watch-forgotten",
+    "wild/idle-drop",
+    "wild/idle-finrace",
+    "wild/idle-rst",
+]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
+    "wild/grpcio-watch-aborted",
     "wild/half-open-deadline",
     "wild/half-open-keepalive",
     "wild/half-open-nodeadline",
@@ -116,12 +123,21 @@ def test_only_the_first_end_after_a_silence_without_calls_counts(how: str) -> No
         assert (told(detector, old) is not None) == fires
 
 
-@pytest.mark.parametrize(("after_ns", "fires"), [(500 * MS, True), (500 * MS + 1, False)])
-def test_a_side_that_sends_during_the_silence_was_not_idle(after_ns: int, fires: bool) -> None:
-    """It may send for half of the shortest silence after the peer's last flight: its answers."""
+@pytest.mark.parametrize(("before_ns", "fires"), [(1_000 * MS, True), (1_000 * MS - 1, False)])
+def test_a_silence_begins_with_the_last_bytes_of_either_side(before_ns: int, fires: bool) -> None:
     tables = tables_of_scene("idle-connection-cut-fires-rst")
-    since = tables.closings.peer_time_ns - tables.closings.peer_idle_ns
-    assert (told(detector, changed(tables, "closings", own_time_ns=since + after_ns)) is not None) == fires
+    own = tables.closings.peer_time_ns - before_ns
+    assert (told(detector, changed(tables, "closings", own_time_ns=own)) is not None) == fires
+
+
+def test_a_forgotten_connection_with_a_watch() -> None:
+    """Its client learns it after 4 s of silence, from the RST that answers its message."""
+    analysis = analyze([recorded("wild/grpcio-watch-forgotten.pcap.zst")])
+    assert analysis.verdict.finding == detector.ID
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert 3_700 * MS < int(finding.metrics["silence_ns"]) < 4_000 * MS
+    assert "Nothing was sent on connection 0 for 3,861 ms" in finding.explanation
+    assert "its sender did not know the connection any more" in finding.explanation
 
 
 @pytest.mark.parametrize(("before_ns", "fires"), [(0, True), (-1, False), (20 * MS - 1, True), (20 * MS, False)])

@@ -18,9 +18,9 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets, Tables
 
-FIRES_ON = ["lab/loss-recovery"]
+FIRES_ON = ["lab/loss-recovery", "wild/ghz-outage", "wild/grpcio-outage"]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause"]
+QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause", "wild/grpcio-frozen"]
 """Recorded captures on which it must not."""
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"
@@ -166,3 +166,35 @@ def test_packets_that_a_router_reported_as_too_big_are_not_lost(retransmitted: i
     more = np.full_like(tables.connections.retransmitted_packets, retransmitted)
     tables = replace(tables, connections=replace(tables.connections, retransmitted_packets=more))
     assert any(isinstance(answer, Finding) for answer in detect(tables, Limits())) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("loss-fires-one-timeout", "RPCs waited for 1 retransmitted packet"),
+        ("loss-fires-outage", "No packet of server 10.0.0.2 arrived for 800 ms (from 0.151 s on)"),
+    ],
+)
+def test_an_outage_takes_two_timeouts_without_a_packet_of_the_peer(name: str, title: str) -> None:
+    assert finding(analyze([synthetic(name).file])).title == title
+
+
+def test_answers_that_could_not_arrive_in_an_outage_are_not_the_servers_time() -> None:
+    """ghz counted 388 OK and 12 DeadlineExceeded; the link was down for 2.5 s. Eight calls had ended when they left."""
+    analysis = analyze([recorded("wild/ghz-outage.pcap.zst")])
+    assert analysis.methods[0].statuses == {"OK": 388, "CANCELLED": 8, "DEADLINE_EXCEEDED": 4}
+    assert analysis.verdict.text.startswith("No packet of server 10.91.2.2 arrived for 3,257 ms (from 1.130 s on).")
+    late = "3,289 ms after the RPC began (connection 0, stream 221)"
+    texts = [e.what for f in analysis.findings if f.id == "deadline-exceeded" for e in f.evidence]
+    assert f"a response that came after its grpc-timeout, {late}" in texts
+    (cancelled,) = [f for f in analysis.findings if f.id == "cancelled"]
+    assert "8 of them were reset in the packet that began them" in cancelled.explanation
+    assert analysis.budget["server"] < 3e9  # 6 s with the outage
+
+
+def test_a_small_outage_does_not_name_the_loss() -> None:
+    tables = decode([synthetic("loss-fires-outage").file])
+    short = replace(tables.connections, outage_ns=tables.connections.outage_ns // 4)
+    (found,) = detect(replace(tables, connections=short), Limits())
+    assert isinstance(found, Finding)
+    assert found.title == "RPCs waited for 2 retransmitted packets"

@@ -123,6 +123,22 @@ def test_a_host_that_answers_a_new_connection_lives() -> None:
 def test_calls_that_nobody_sees_may_have_waited() -> None:
     """No RPC time was lost: harmless if RPCs are seen, unknown if there may be some inside TLS."""
     tables = tables_of_scene("peer-unreachable-fires")
-    harmless = replace(tables, connection_budgets=tables.connection_budgets * 0)
+    tables = replace(tables, connection_budgets=tables.connection_budgets * 0)
+    assert must(detector, tables).severity == "warning", "an RPC is open"
+    harmless = changed(tables, "open_rpcs", closed=[1])
     assert must(detector, harmless).severity == "info"
     assert must(detector, changed(harmless, "connections", rpcs=[0])).severity == "warning"
+
+
+def test_a_fin_without_an_answer() -> None:
+    """A client closes a watch that was silent for 60 s, and nothing comes back."""
+    tables = tables_of_scene("peer-unreachable-fires-fin")
+    assert tables.unanswered.timeouts.tolist() == [3]
+    finding = must(detector, tables)
+    assert (finding.severity, finding.metrics["rpcs_waiting"]) == ("warning", 1)
+    assert "closed with a FIN, and retransmitted it until" in finding.explanation
+    assert "sends a FIN that gets no answer" in finding.evidence[1].what
+    hidden = changed(tables, "connections", rpcs=[0])  # nothing shows that anybody waited
+    hidden = changed(hidden, "open_rpcs", closed=[1])
+    hidden = replace(hidden, connection_budgets=hidden.connection_budgets * 0)
+    assert must(detector, changed(hidden, "rpcs", duration_ns=[0])).severity == "info"

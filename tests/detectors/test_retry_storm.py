@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import played, told
+from judging import changed, played, tables_of_scene, told
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
@@ -16,12 +17,12 @@ from grpcdiag.analyzer.detectors import _retries
 from grpcdiag.analyzer.detectors import retry_storm as detector
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
-from grpcdiag.fixtures.synthetic.scenes_retries import METHOD, hedged, number_attempt, retried
+from grpcdiag.fixtures.synthetic.scenes_retries import METHOD, hedged, number_attempt, repeated, retried
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries"]
+FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries", "wild/grpc-js-app-retries", "wild/grpcio-app-retries"]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["wild/hedging", "wild/otlp-unavail", "wild/nginx-goaway50"]
+QUIET_ON = ["wild/hedging", "wild/otlp-unavail", "wild/nginx-goaway50", "wild/grpcio-failing-loop"]
 """Recorded captures on which it must not."""
 
 
@@ -65,6 +66,58 @@ def test_calls_that_succeed_at_their_third_attempt() -> None:
     assert (finding.metrics["requests"], finding.metrics["retries"]) == (60, 40)
     assert (finding.metrics["retries_answered_ok"], finding.metrics["most_attempts"]) == (20, 3)
     assert "0 of 20 retried calls failed" in finding.explanation
+
+
+def test_retries_of_an_application_have_no_number() -> None:
+    """The client reports 30 calls and 60 attempts, and that all succeeded; it waits 50, 100 and 200 ms."""
+    analysis = analyze([recorded("wild/grpcio-app-retries.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence) == ("critical", "medium")
+    figures = {name: finding.metrics[name] for name in ("requests", "retries", "attempts_per_call", "calls_failed")}
+    assert figures == {"requests": 60, "retries": 30, "attempts_per_call": 2.0, "calls_failed": 0}
+    assert 50 * MS < int(finding.metrics["back_off_p50_ns"]) < 55 * MS
+    assert "30 calls caused 60 requests: retries are 50% of the load" in analysis.verdict.text
+
+
+@pytest.mark.parametrize(
+    ("conversation", "fires"),
+    [
+        (repeated(10), True),
+        (repeated(9), False),
+        (repeated(10, ends=1), True),  # after a tenth of the answers the same request follows
+        (repeated(10, ends=2), False),
+    ],
+)
+def test_what_follows_a_failure_does_not_follow_an_answer(
+    tmp_path: Path, conversation: Conversation, fires: bool
+) -> None:
+    assert bool(told(detector, played(conversation, tmp_path))) == fires
+
+
+def test_which_failures_are_sent_again() -> None:
+    tables = tables_of_scene("retry-storm-fires-unnumbered")
+    r, failed = tables.repeats, tables.repeats.status != 0
+    for status, confidence in ((14, "medium"), (4, "low"), (5, None)):  # a deadline may end a long poll
+        finding = told(detector, changed(tables, "repeats", status=failed * status))
+        assert (finding.confidence if finding else None) == confidence
+    never = np.tile(np.flatnonzero(failed)[:1], 11)  # more calls that fail once, and are not sent again
+    for more, fires in ((10, True), (11, False)):
+        rows = np.r_[np.arange(len(failed)), never[:more]]
+        alone = np.r_[r.next_stream, np.zeros(more)]
+        columns = {name: getattr(r, name)[rows] for name in r.__struct_fields__}
+        again = changed(tables, "repeats", **columns | {"next_stream": alone})
+        assert bool(told(detector, again)) == fires
+
+
+def test_attempts_at_the_end_of_the_capture_prove_nothing() -> None:
+    """Within a second of its end the next request had no time to come."""
+    tables = tables_of_scene("retry-storm-fires-unnumbered")
+    r, last = tables.repeats, int(tables.capture["last_time_ns"])
+    times = np.where(r.status == 0, last - 1_000 * MS + 1, r.time_ns)
+    assert told(detector, changed(tables, "repeats", time_ns=times)) is None
+    times[r.status == 0] -= 1
+    open_ones = changed(changed(tables, "repeats", time_ns=times), "connections", closed_time_ns=[-1])
+    assert told(detector, open_ones) is not None
 
 
 def test_the_attempts_of_calls(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import jsonschema
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from support import RECORDINGS, SNAPSHOTS, recording, require_tool
+from support import RECORDINGS, SNAPSHOTS, recorded, recording, require_tool, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis, Traffic
@@ -261,6 +261,21 @@ def test_an_interval_has_the_ends_that_its_values_have() -> None:
 
 
 # Sentences
+
+
+@pytest.mark.parametrize(
+    ("slow", "why"),
+    [
+        ("cpu-quota", "a CPU quota (0.2 processors) stopped threads in 77% of the time"),
+        ("processor-saturated", "threads waited for a processor in 86% of the time"),
+        ("own-connections", "B has 17.3 concurrent RPCs on average, A has 6.8"),  # no thread was held up
+    ],
+)
+def test_threads_that_could_not_send_come_before_the_rpcs_that_were_open(slow: str, why: str) -> None:
+    captures = [recorded(f"processes/{name}.pcap.zst") for name in (slow, "one-connection")]
+    analyses = [analysis_json.read(run_here("analyze", str(file), "--json").out) for file in captures]
+    (found,) = [d for d in differences(*runs(analyses)) if d.what == "throughput"]
+    assert why in found.sentence
 
 
 def test_without_a_reason_the_packets_do_not_tell() -> None:

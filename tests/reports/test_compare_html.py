@@ -129,7 +129,11 @@ def test_the_page_loads_nothing_and_escapes_everything() -> None:
     page = html.render(compare([odd, odd, odd], [parse("p99>1ns", []), parse("warning", [])]))
     parser = Tags()
     parser.feed(page)
-    assert not parser.tags & {"script", "img"} and not {name for name in parser.names if name.startswith("on")}
+    assert (
+        page.count("<script") == 1
+        and "img" not in parser.tags
+        and not {name for name in parser.names if name.startswith("on")}
+    )
     assert not set(page) & set("\x1b\u202e")
     assert not re.findall(r"(?:src|href)=\"(?!#|data:,)", page)
     assert 'style="' not in page, "the policy allows no style attributes"

@@ -19,11 +19,15 @@ from injected import process
 from msgspec.structs import replace
 from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording, run_here
 
-from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.analysis import add_processes, analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables.processes import PARTS
 from grpcdiag.analyzer.two_captures import analyze_files
-from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data
+from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data, halve_page_data
+from grpcdiag.analyzer.views.thread_steps import collect_steps
+from grpcdiag.cli.support.sidecar import find_sidecar
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -151,7 +155,7 @@ def test_the_library_is_the_released_file() -> None:
 
 
 def test_no_part_of_the_script_writes_markup() -> None:
-    script = page._join_scripts()
+    script = page.join_scripts((*page.SCRIPTS, *page.PLAIN_SCRIPTS))
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", script
     )
@@ -322,12 +326,49 @@ def test_a_part_of_a_large_capture_says_what_is_drawn() -> None:
     assert re.search(r"\d+ of 964 packets \(around the evidence", text)
 
 
+def test_steps_of_threads_fill_the_intervals_in_which_their_side_had_to_act() -> None:
+    path = recorded("processes/slow-pool.pcap.zst")
+    sidecar, _ = find_sidecar([path])
+    assert sidecar
+    found = add_processes([path], decode([path]), sidecar, ())[0].processes
+    assert found
+    acts = found.acts.choose(found.acts.process > 0)
+    longest = np.sort(acts.duration_ns)[::-1]
+    some, every = (collect_steps(found, 0, most) for most in (100, len(longest)))
+    for steps, most in ((some, 100), (every, len(longest))):
+        assert (np.bincount(steps.interval, steps.duration_ns, minlength=most) == longest[:most]).all()
+        assert (np.diff(steps.start_ns) >= 0).all()
+    assert np.bincount(every.part, every.duration_ns, len(PARTS)).tolist() == acts.parts.sum(axis=0).tolist()
+    assert set(every.packet) == set(acts.packet)
+    analysis = analyze([path])
+    page = collect_page_data([path], analysis, join=lambda tables: found, bounds=Bounds(acts=100))
+    assert any(f"100 of {len(longest):,} intervals of recorded threads" in text for text in said.left_out(page))
+    half = halve_page_data(page)
+    assert half.acts == 50
+    assert set(half.steps.interval) == set(range(50))
+
+
 def test_both_ends() -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
     text = Read(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis))).text
     assert "Both ends" in text and "network_up" in text and "no drift visible" in text
+
+
+@pytest.mark.parametrize(("name", "over_time"), [("rtt205-go-16000", 1), ("rpc-errors", 0)])
+def test_latencies_are_drawn_once(name: str, over_time: int) -> None:
+    """The verdict of the second is about failed calls, and its picture shows the latency of every call."""
+    text = html.render(*made(recorded(f"{name}.pcap")))
+    assert text.count('data-picture="0"') == over_time
+
+
+@pytest.mark.parametrize(("name", "severity"), [("hop-buffering-a", "warning"), ("haproxy-ok", "fine")])
+def test_time_that_a_proxy_held_is_its_own(name: str, severity: str) -> None:
+    analysis, drawn = made(recorded(f"wild/{name}.pcap.zst"))
+    held = drawn.rpcs.shares[:, CAUSES.index("proxy")] > 900
+    assert held.sum() == (12 if severity == "warning" else 0)
+    assert f'class="verdict {severity}"' in html.render(analysis, drawn)
 
 
 def test_threads_are_in_every_report(rtt: tuple[Analysis, PageData]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
-from support import PATIENCE_S, recorded, recording, synthetic, wait_until
+from support import PATIENCE_S, grpcdiag, recorded, recording, synthetic, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis
@@ -18,6 +18,8 @@ from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.analyzer.views.page_data import Bounds, collect_page_data
 from grpcdiag.fixtures.bench.multiply import multiply
 from grpcdiag.reports import html
+from grpcdiag.reports.compare import html as compare_html
+from grpcdiag.reports.compare.comparison import compare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -422,6 +424,16 @@ def test_tools_around_the_text(opened: Opened) -> None:
     wait_until(lambda: view.locator("#finding-2").get_attribute("open") is not None)
 
 
+def test_a_page_of_tables_has_the_same_tools(opened: Opened) -> None:
+    runs = [analyze([recorded(f"{name}.pcap")]) for name in ("rpc-errors", "impl-java")]
+    view = opened(compare_html.render(compare(runs, [])), ready=False)
+    view.click("[data-theme-choice=dark]")
+    assert view.evaluate("document.documentElement.dataset.theme") == "dark"
+    rows = view.locator(".scroll tbody tr")
+    view.fill("#search", "p99")
+    assert 0 < rows.filter(visible=True).count() < rows.count()
+
+
 def test_80_rpcs(opened: Opened, tmp_path: Path) -> None:
     source, path = Path(recorded("deadline-exceeded.pcap")), tmp_path / "twice.pcap"
     multiply(source, path, 2 * source.stat().st_size)
@@ -468,3 +480,23 @@ def test_both_ends(opened: Opened) -> None:
     view = opened(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis)))
     assert view.locator("#ends").is_visible()
     assert pixels(view) > 10
+
+
+def test_recorded_threads_have_a_lane_under_the_rpcs(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "threads.html"
+    done = grpcdiag("analyze", recorded("processes/cpu-quota.pcap.zst"), "--format", "html", "-o", str(path))
+    assert done.code == 0, done.err
+    view = opened(path.read_text())
+    legend = view.locator("#legend").inner_text()
+    assert "threads, until the side sent" in legend
+    assert "throttled" in legend
+    view.evaluate("location.hash = '#at-0-150000000-190000000'")  # between packets 479 and 480
+    wait_until(lambda: "#at-0-150000000-" in str(view.locator("#moment").get_attribute("href")))
+    lane = view.locator("#chart").bounding_box()
+    assert lane
+    for row in range(30):  # lanes are 22 pixels high
+        view.mouse.click(lane["x"] + lane["width"] / 2, lane["y"] + 33 + 22 * row)
+        if "throttled" in (text := view.locator("#details").inner_text()):
+            break
+    assert "thread load (25735)" in text
+    assert "before the client sent packet #480" in text

@@ -98,7 +98,7 @@ pub const LOOKUPS: usize = 4_096;
 pub const DNS_RECORDS: usize = 32;
 /// Addresses kept of a DNS answer: clients try a few of them, one after the other.
 pub const DNS_ADDRESSES: usize = 8;
-/// ICMP errors that are listed, some 150 bytes each: routers send few (RFC 1812 section 4.3.2.8), equal ones have one row.
+/// ICMP errors that are listed, some 220 bytes each: routers send few (RFC 1812 section 4.3.2.8), equal ones have one row.
 pub const ICMP_ERRORS: usize = 4_096;
 
 // --- TCP ---
@@ -161,6 +161,8 @@ pub const BARE_UNLISTED: usize = 32_768;
 pub const LIVE_IDLE: i64 = 7_200_000_000_000;
 /// Numbers of packets that it gives before it begins anew, as with another capture: 6 hours at 200,000 packets a second.
 pub const LIVE_PACKETS: u32 = u32::MAX - 1;
+/// Time for which it waits for the answer to a DNS question, nanoseconds: 30 s, the longest timeout of resolv.conf(5).
+pub const LIVE_QUESTION: i64 = 30_000_000_000;
 /// Time for which such a run waits for late packets of a connection that is over, nanoseconds: 1 s, RFC 6298's first
 /// retransmission timeout. Those that come still later are counted, up to the cut after the next one.
 pub const LIVE_LINGER: i64 = 1_000_000_000;
@@ -359,6 +361,10 @@ pub const TAILS_TOTAL: usize = 16 << 20;
 
 /// Rows of the failures table.
 pub const FAILURES: usize = 100_000;
+/// Rows of the repeats table.
+pub const REPEATS: usize = 100_000;
+/// RPCs of a connection that may be sent again, some 80 octets each: as many fail within a second.
+pub const REPEATS_OPEN: usize = 256;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;
 /// Places of open streams searched for them: a wait costs a microsecond, however many streams are open.

@@ -42,6 +42,7 @@ DRAWN_BY: Mapping[str, Draw] = {
     "receive-window-stall": flights.draw_receive_window,
     "request-batching": rates.draw_batches,
     "server-concurrency-limit": calls.draw_streams,
+    "shared-connection": calls.draw_idle_gaps,
     "slow-connect": connections.draw_handshakes,
     "slow-start-after-idle": flights.draw_flight,
     "small-packets": rates.draw_packet_rates,

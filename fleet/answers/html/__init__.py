@@ -28,9 +28,9 @@ HEIGHT = 100
 
 def render(report: Report) -> str:
     """Render the page as text."""
-    style = page.asset("style.css") + _read_asset("style.css")
+    style, script = page.asset("style.css") + _read_asset("style.css"), page.join_scripts(page.PLAIN_SCRIPTS)
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
-    policy += "base-uri 'none'; form-action 'none'"
+    policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
         page.environment(_LOADER)
         .get_template("fleet.html.j2")
@@ -44,6 +44,7 @@ def render(report: Report) -> str:
             meanings=MEANINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
+            script=Markup(script),
             version=_core.__version__,
         )
     )

@@ -20,9 +20,9 @@ MOST_ROWS = 200
 
 def render(comparison: Comparison) -> str:
     """Render the page as text."""
-    style = page.asset("style.css") + _read_asset("style.css")
+    style, script = page.asset("style.css") + _read_asset("style.css"), page.join_scripts(page.PLAIN_SCRIPTS)
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
-    policy += "base-uri 'none'; form-action 'none'"
+    policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
         page.environment(_LOADER)
         .get_template("compare.html.j2")
@@ -34,6 +34,7 @@ def render(comparison: Comparison) -> str:
             most=MOST_ROWS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
+            script=Markup(script),
             version=_core.__version__,
         )
     )

@@ -239,6 +239,7 @@ class Timeline {
     if (item.count > 1) return item.kind === "packet" ? "" : item.count.toLocaleString("en");
     if (item.kind === "rpc") return `stream ${model.rpcs.stream[item.row]}, ${duration(item.end - item.start)}`;
     if (item.kind === "wait") return `${item.colour}, ${duration(item.end - item.start)}`;
+    if (item.kind === "step") return item.covered ? "" : `${partName(model.facts.parts[model.steps.part[item.row]])}, ${duration(item.end - item.start)}`;
     return item.kind === "frame" ? frameName(model, model.frames.kind[item.row]) : "";
   }
 

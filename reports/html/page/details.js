@@ -1,16 +1,5 @@
 // Shows details of a selected item: words, figures, packets. Everything is built as elements, never as markup.
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name === "dataset") Object.assign(made.dataset, value);
-    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else made[name] = value;
-  }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
 function figures(pairs) {
   const rows = pairs.filter(([, value]) => value !== null).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value)));
   return element("dl", { className: "metrics" }, ...rows);
@@ -47,7 +36,7 @@ class Details {
     if (item.kind === "open") return this.openWords(item);
     if (item.kind === "evidence") return [`packet #${item.packet}`, seconds(item.start), `evidence of ${[...new Set(item.findings)].join(", ")}`];
     if (item.count > 1) return this.joinedWords(item);
-    return { rpc: () => this.rpcWords(item.row), wait: () => this.waitWords(item.row), frame: () => this.frameWords(item.row), packet: () => this.packetWords(item.row) }[item.kind]();
+    return { rpc: () => this.rpcWords(item.row), wait: () => this.waitWords(item.row), step: () => this.stepWords(item.row), frame: () => this.frameWords(item.row), packet: () => this.packetWords(item.row) }[item.kind]();
   }
 
   byteWords(points) {
@@ -63,11 +52,12 @@ class Details {
   }
 
   joinedWords({ kind, failed, count, start, end, longest, lane }) {
-    const noun = { rpc: "RPC", wait: "blocked interval", frame: "frame", packet: "packet" }[kind];
+    const noun = { rpc: "RPC", wait: "blocked interval", step: "step of threads", frame: "frame", packet: "packet" }[kind];
     const lines = [counted(count, noun), `${seconds(start)} to ${seconds(end)}`];
     if (failed) lines.push("some of them failed");
     if (kind === "rpc") lines.push(`longest: ${this.rpcWords(longest).slice(0, 3).join(", ")}`);
     if (kind === "wait") lines.push(`longest: ${this.waitWords(longest)[0]}`);
+    if (kind === "step") lines.push(`longest: ${this.stepWords(longest).slice(0, 2).join(", ")}`);
     if (kind === "frame") lines.push(this.frameKinds(lane, start, end));
     return lines;
   }
@@ -102,6 +92,13 @@ class Details {
       `from ${seconds(waits.start_ns[row])}`, `stopped at #${waits.stopped_at_packet[row]}, resumed at #${waits.resumed_at_packet[row]}`];
   }
 
+  stepWords(row) {
+    const { steps, facts } = this.model;
+    const thread = steps.thread[row];
+    return [`${duration(steps.duration_ns[row])} ${partName(facts.parts[steps.part[row]])}`, thread ? `thread ${facts.threads[thread]} (${thread})` : "thread not known",
+      `from ${seconds(steps.start_ns[row])}`, `before the ${steps.direction[row] ? "server" : "client"} sent packet #${steps.packet[row]} of stream ${steps.stream[row]}`];
+  }
+
   frameWords(row) {
     const { frames } = this.model;
     const stream = frames.stream[row] ? `stream ${frames.stream[row]}` : "the connection";
@@ -129,8 +126,9 @@ class Details {
     }
     if (item.kind === "rpc") return this.showRpc(item.row);
     if (item.kind === "wait") return this.showWait(item.row);
-    const [title, ...lines] = this.frameWords(item.row);
-    return this.put(element("h3", {}, title), element("p", {}, lines.join("; ")), this.packetButton(this.model.frames.first_packet[item.row]));
+    const [title, ...lines] = this.words(item);
+    const packet = item.kind === "step" ? this.model.steps.packet[item.row] : this.model.frames.first_packet[item.row];
+    return this.put(element("h3", {}, title), element("p", {}, lines.join("; ")), this.packetButton(packet));
   }
 
   showLane(item) {

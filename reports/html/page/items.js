@@ -20,6 +20,7 @@ class Joined {
       return;
     }
     const overlaps = last !== undefined && start < last.end;
+    if (overlaps) last.covered = true;
     this.items.push({ overlaps, failed, lane: this.lane, start, end, row, longest: row, lastRow: row, weight, count: 1, colours: new Map(parts) });
   }
 }
@@ -120,12 +121,13 @@ function sideItems(model, connection, { kind, side }, lane, from, to, pixel) {
     const start = starts[row];
     const end = kind === "packet" ? start : start + table.duration_ns[row];
     if (end < from || start > to) continue;
-    if (kind === "wait") joined.add(start, end, row, end - start + 1, [[table.cause[row], end - start + 1]]);
+    if (kind === "step") joined.add(start, end, row, end - start + 1, [[table.part[row], end - start + 1]]);
+    else if (kind === "wait") joined.add(start, end, row, end - start + 1, [[table.cause[row], end - start + 1]]);
     else if (kind === "frame") joined.add(start, end, row, table.length[row] + 1, [[Math.min(table.kind[row], model.facts.frames.length - 1), table.length[row] + 1]]);
     else joined.add(start, end, row, table.payload_bytes[row] + 1, [[packetColour(model, row), table.payload_bytes[row] + 1]]);
   }
-  const colour = { wait: (n) => model.facts.causes[n], frame: (n) => frameColour(model.facts.frames[n]), packet: (n) => n }[kind];
-  return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: item.overlaps ? 0.35 : kind === "wait" ? 0.85 : 0.7 }));
+  const colour = { step: (n) => partColour(model.facts.parts[n]), wait: (n) => model.facts.causes[n], frame: (n) => frameColour(model.facts.frames[n]), packet: (n) => n }[kind];
+  return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: item.overlaps ? 0.35 : kind === "wait" || kind === "step" ? 0.85 : 0.7 }));
 }
 
 /** Gives an item with a retransmitted packet that colour, however many other packets it joins. */
@@ -135,6 +137,11 @@ function packetColour(model, row) {
   if (model.facts.notes[model.packets.note[row]] === "retransmission") return "critical";
   if (model.packets.flags[row] & 7) return "mark"; // SYN, FIN, RST
   return model.packets.payload_bytes[row] ? "flight" : "kind_ack_only";
+}
+
+function partColour(name) {
+  const known = { running: "transmission", runnable: "kind_headers", other_processes: "critical", wake_up: "kind_ack_only", throttled: "loss_recovery", lock: "receive_window", other_rpc: "head_of_line", timer: "kind_settings", io: "kind_other_payload" };
+  return known[name] ?? "unexplained";
 }
 
 function frameColour(name) {

@@ -36,10 +36,15 @@ function connectionLanes(model) {
   return { of, members, count };
 }
 
-/** Assigns lanes in the view of one connection: RPCs by method, then blocked intervals, frames and packets by side. */
+/** Assigns lanes in the view of one connection: RPCs by method, then threads, blocked intervals, frames and packets by
+ side. */
 function streamLanes(model, connection) {
   const { rows, slots, lanes } = methodLanes(model, model.by.rpcs.get(connection) ?? []);
   const waits = model.by.waits.get(connection) ?? [];
+  const steps = model.by.steps.get(connection) ?? [];
+  SIDES.forEach((arrow, side) => {
+    if (steps.some((row) => model.steps.direction[row] === side)) lanes.push({ name: `threads ${arrow}`, kind: "step", side });
+  });
   SIDES.forEach((arrow, side) => {
     if (waits.some((row) => model.waits.direction[row] === side)) lanes.push({ name: `blocked ${arrow}`, kind: "wait", side });
   });

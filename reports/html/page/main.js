@@ -1,7 +1,5 @@
 // Starts the page: decodes the data, runs the library, draws the chart, and handles the reader's input.
 
-const byId = (id) => document.getElementById(id);
-
 /** Runs the charting library; the page's policy names its hash, and no other script added this way could run. */
 async function library() {
   const script = document.createElement("script");
@@ -54,13 +52,10 @@ function begin(model, echarts) {
     if (latency) drawLatencies(model, echarts, latency, charts);
     pictures.repaint(everything);
   };
-  themes(paint);
   if (latency) new ResizeObserver(() => charts.forEach((chart) => chart.resize())).observe(latency);
   choose(timeline, model.connections.size === 1 ? [...model.connections.keys()][0] : ALL);
   if (latency) drawLatencies(model, echarts, latency, charts);
-  copyButtons();
-  sortableTables();
-  search(byId("search"), byId("found"));
+  useTools(paint);
   followAddress(timeline);
   byId("chart").dataset.ready = "yes";
 }
@@ -212,30 +207,25 @@ function legend(model) {
   const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
   const ends = [["flight", "payload"], ["kind_ack_only", "no payload"], ["critical", "retransmitted"], ["accent", "SYN, FIN, RST"]];
   group("RPCs and blocked intervals by cause", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  group("threads, until the side sent", [...new Set(model.steps.part)].sort((a, b) => a - b).map((n) => key(partColour(model.facts.parts[n]), partName(model.facts.parts[n]))));
   group("frames", frames.map((name) => key(frameColour(name), name)));
   group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
   group("windows at the start of a blocked interval", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
 }
 
-function themes(paint) {
-  const root = document.documentElement;
-  const choices = [...document.querySelectorAll("[data-theme-choice]")];
-  const set = (theme, everything = false) => {
-    root.dataset.theme = theme;
-    choices.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.themeChoice === theme)));
-    paint(everything);
+/** Goes to the finding or the moment that the address names: `#finding-2`, `#at-CONNECTION-FROM-TO`. */
+function followAddress(timeline) {
+  const go = () => {
+    const [, connection, from, to] = location.hash.match(/^#at-(\w+)-(-?\d+)-(-?\d+)$/) ?? [];
+    if (connection) {
+      choose(timeline, connection === "all" ? ALL : Number(connection), [Number(from), Number(to)]);
+      byId("timeline").scrollIntoView({ block: "start" });
+    }
+    const finding = /^#finding-\d+$/.test(location.hash) ? document.querySelector(location.hash) : null;
+    if (finding?.tagName === "DETAILS") finding.open = true;
   };
-  choices.forEach((button) => button.addEventListener("click", () => set(button.dataset.themeChoice)));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint(false));
-  let before;
-  addEventListener("beforeprint", () => {
-    before = root.dataset.theme;
-    document.querySelectorAll("details").forEach((fold) => {
-      fold.open = true;
-    });
-    set("light", true);
-  });
-  addEventListener("afterprint", () => set(before));
+  addEventListener("hashchange", go);
+  go();
 }
 
 async function start() {

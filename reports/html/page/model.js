@@ -7,7 +7,7 @@ const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
 
 function modelOf(facts, tables) {
   const by = {};
-  for (const name of ["rpcs", "waits", "frames", "packets", "spans"]) by[name] = grouped(tables[name]);
+  for (const name of ["rpcs", "waits", "steps", "frames", "packets", "spans"]) by[name] = grouped(tables[name]);
   const connections = new Map(facts.connections.map(([number, start, end, ends, rpcs, vantage]) => [number, { number, start, end, ends, rpcs, vantage }]));
   for (const number of by.rpcs.keys()) {
     if (!connections.has(number)) connections.set(number, spanOf(number, tables.rpcs, by.rpcs.get(number)));
@@ -105,7 +105,7 @@ function significant(value) {
 const seconds = (ns, digits = 6) => `${(ns / 1e9).toFixed(digits)} s`;
 const bytes = (number) => `${number.toLocaleString("en")} B`;
 const percent = (share) => `${(share * 100).toFixed(1)} %`;
-const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const status = (model, code) => model.facts.statuses[code] ?? "unknown";
+const partName = (part) => part.replace("_", " ");
 const frameName = (model, kind) => model.facts.frames[Math.min(kind, model.facts.frames.length - 1)];
 const flagNames = (flags) => FLAGS.filter((_, bit) => flags & (1 << bit)).join(" ") || "-";

@@ -1,10 +1,52 @@
-// Tools around the text: copying commands and filters, sorting and searching tables, links to findings and moments.
+// Tools around the text: colours, copying commands and filters, sorting and searching tables.
 
+const byId = (id) => document.getElementById(id);
+const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 const UNITS = { ns: 1, µs: 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12, B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
+
+/** Makes the tools work; `paint` draws the page's charts in new colours, all of them if asked to. */
+function useTools(paint) {
+  themes(paint);
+  copyButtons();
+  sortableTables();
+  search(byId("search"), byId("found"));
+}
+
+function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "dataset") Object.assign(made.dataset, value);
+    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made[name] = value;
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function themes(paint) {
+  const root = document.documentElement;
+  const choices = [...document.querySelectorAll("[data-theme-choice]")];
+  const set = (theme, everything = false) => {
+    root.dataset.theme = theme;
+    choices.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.themeChoice === theme)));
+    paint(everything);
+  };
+  choices.forEach((button) => button.addEventListener("click", () => set(button.dataset.themeChoice)));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => root.dataset.theme === "auto" && paint(false));
+  let before;
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    document.querySelectorAll("details").forEach((fold) => {
+      fold.open = true;
+    });
+    set("light", true);
+  });
+  addEventListener("afterprint", () => set(before));
+}
 
 /** Adds a button to each command and filter that copies it. */
 function copyButtons() {
-  for (const code of document.querySelectorAll(".filters code, .remedies code, .more code")) {
+  for (const code of document.querySelectorAll(".filters code, .remedies code, .more code, code.command")) {
     const button = element("button", { type: "button", className: "copy", title: "copy", ariaLabel: `copy ${code.textContent.slice(0, 80)}` }, "copy");
     button.addEventListener("click", async () => {
       button.textContent = (await copied(code)) ? "copied" : "select it and press Ctrl+C";
@@ -65,19 +107,4 @@ function search(input, status) {
     }
     status.textContent = wanted ? `${shown.toLocaleString("en")} of ${counted(all.length, "finding or row")} shown` : "";
   });
-}
-
-/** Goes to the finding or the moment that the address names: `#finding-2`, `#at-CONNECTION-FROM-TO`. */
-function followAddress(timeline) {
-  const go = () => {
-    const [, connection, from, to] = location.hash.match(/^#at-(\w+)-(-?\d+)-(-?\d+)$/) ?? [];
-    if (connection) {
-      choose(timeline, connection === "all" ? ALL : Number(connection), [Number(from), Number(to)]);
-      byId("timeline").scrollIntoView({ block: "start" });
-    }
-    const finding = /^#finding-\d+$/.test(location.hash) ? document.querySelector(location.hash) : null;
-    if (finding?.tagName === "DETAILS") finding.open = true;
-  };
-  addEventListener("hashchange", go);
-  go();
 }

@@ -61,16 +61,14 @@ def command(
     """
     if sys.platform != "linux":
         fail("the lab needs network namespaces, which only Linux has", CANNOT)
-    from ..fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
+    from ..fixtures.lab.cases import CASES, by_name
     from ..fixtures.lab.perform import PROGRAMS, in_programs_of
 
     if case is None:
-        write(_list_cases(CASES, NOT_PROVOKED) + _list_implementations(), None)
+        write(_list_cases(CASES) + _list_implementations(), None)
         return
     chosen = by_name(case)
     if chosen is None:
-        if why := NOT_PROVOKED.get(case):
-            fail(f"no case provokes {case}: {why}", CANNOT)
         fail(f"no case has the name {case!r}; {suggest(case, [one.name for one in CASES])}", CANNOT)
     if implementation is not None and implementation not in PROGRAMS:
         fail(f"no implementation has the name {implementation!r}; {suggest(implementation, [*PROGRAMS])}", CANNOT)
@@ -126,12 +124,9 @@ def _keep(folder: Path, keep: Path, user: pwd.struct_passwd | None) -> None:
             shutil.copyfileobj(source, out)
 
 
-def _list_cases(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
+def _list_cases(cases: tuple[Case, ...]) -> str:
     width = max(len(case.name) for case in cases)
     lines = [f"{case.name:<{width}}  {case.about}" for case in cases]
-    if not_provoked:
-        lines += ["", "findings without a case:"]
-        lines += [f"{finding:<{width}}  {why}" for finding, why in not_provoked.items()]
     return "\n".join(lines) + "\n"
 
 

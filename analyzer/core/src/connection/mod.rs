@@ -1,8 +1,10 @@
 //! One connection with all its layers: TCP, TLS, HTTP/2 and gRPC.
 
+mod before;
 pub mod content;
 pub mod encrypted;
-pub mod piece;
+mod ends;
+mod piece;
 mod records;
 pub mod roles;
 pub mod set_up;
@@ -10,17 +12,18 @@ pub mod shared;
 mod summary;
 pub mod tap;
 
-use crate::at::{self, At};
+use crate::at::At;
 use crate::grpc::state::Http2;
 use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
-use crate::store::tables::{ClosingRow, ConnectionRow, DirectionRow, SetupRow, TurnRow, UnansweredRow, UndeliveredRow};
+use crate::store::tables::{ConnectionRow, DirectionRow, SetupRow, TurnRow};
 use crate::tcp::connection::Connection as Tcp;
 
+use before::Before;
 use content::{Content, ContentReader};
-use piece::Before;
+use ends::{push_closings, push_unanswered, push_undelivered};
 use roles::RolesFrom;
 use shared::Shared;
 
@@ -112,99 +115,12 @@ impl Connection {
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
         self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
         content.finish(end, at, &self.tcp.transport, cx, shared);
+        if let Some(repeats) = &mut content.http2.application.repeats {
+            repeats.finish(cx);
+        }
         push_unanswered(&self.tcp, content, cx);
         push_closings(&self.tcp, &self.content, self.last_cut(), cx);
         self.rows(at, cx)
-    }
-}
-
-/// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
-fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.in_vain_of(side)?))) {
-        let (ping_packet, ping_time_ns) = at::place(content.http2.sides[1 - side].pinged);
-        cx.unanswered.push(UnansweredRow {
-            connection: tcp.row,
-            direction: content.http2.direction(side),
-            heard_packet: sent.heard.0,
-            heard_time_ns: sent.heard.1,
-            first_packet: sent.first.packet,
-            first_time_ns: sent.first.time,
-            retransmissions: sent.retransmissions,
-            timeouts: sent.timeouts,
-            again_packet: sent.again.packet,
-            again_time_ns: sent.again.time,
-            last_packet: sent.last.packet,
-            last_time_ns: sent.last.time,
-            ping_packet,
-            ping_time_ns,
-        });
-    }
-}
-
-/// Adds a row for each side whose first unacknowledged bytes never arrived: they were retransmitted in vain, or left a hole
-/// that was never filled. Its peer was heard after them, or reported later bytes, so the path is not gone.
-fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for side in 0..2 {
-        let half = &tcp.halves[side];
-        let sent = half.undelivered.from(half.acked);
-        let hole = tcp.hole(side);
-        let heard = tcp.transport.unanswered[side].heard;
-        let first = if sent.retransmissions > 0 { sent.first } else { hole.map_or(sent.first, |hole| hole.1) };
-        let reported = heard.0 > first.packet || sent.selective.packet > 0;
-        if !reported || sent.retransmissions == 0 && hole.is_none() {
-            continue;
-        }
-        let behind =
-            if sent.selective.packet > 0 { sent.selective } else { hole.map_or(sent.selective, |hole| hole.1) };
-        cx.undelivered.push(UndeliveredRow {
-            connection: tcp.row,
-            direction: content.http2.direction(side),
-            first_packet: first.packet,
-            first_time_ns: first.time,
-            retransmissions: sent.retransmissions,
-            shortest: sent.shortest,
-            last_packet: sent.last.packet,
-            last_time_ns: sent.last.time,
-            hole_bytes: hole.map_or(0, |hole| hole.0),
-            behind_packet: behind.packet,
-            behind_time_ns: behind.time,
-            longest_bytes: sent.longest_acked,
-            longest_seen_bytes: half.longest_payload,
-            segment_bytes: half.segment_size(&tcp.halves[1 - side]),
-            heard_packet: heard.0,
-            heard_time_ns: heard.1,
-        });
-    }
-}
-
-/// Adds a row for each FIN and RST behind packet `cut`.
-fn push_closings(tcp: &Tcp, content: &Content, cut: u32, cx: &mut Context) {
-    let behind = tcp.closings.iter().zip(&content.closings).filter(|(closing, _)| closing.at.packet > cut);
-    for (closing, known) in behind {
-        let (ping_packet, ping_time_ns) = at::place(known.ping);
-        cx.closings.push(ClosingRow {
-            connection: tcp.row,
-            direction: content.http2.direction(closing.side),
-            packet: closing.at.packet,
-            time_ns: closing.at.time,
-            reset: u8::from(closing.is_reset),
-            ttl: closing.ttl,
-            least_ttl: closing.ttls[0],
-            most_ttl: closing.ttls[1],
-            identification: closing.ip_id.map_or(u32::MAX, u32::from),
-            identification_before: closing.ip_id_before.map_or(u32::MAX, u32::from),
-            own_packet: closing.own.0,
-            own_time_ns: closing.own.1,
-            peer_packet: closing.peer.0,
-            peer_time_ns: closing.peer.1,
-            peer_idle_ns: closing.peer_idle,
-            open_rpcs: known.open_rpcs,
-            ping_packet,
-            ping_time_ns,
-            later_packets: closing.later,
-            later_packet: closing.later_at.packet,
-            later_time_ns: closing.later_at.time,
-        });
     }
 }
 

@@ -1,24 +1,16 @@
 //! Divides a connection at a cut of a run that goes on: its rows up to there, and its state, which stays.
 
 use crate::at::At;
-pub use crate::grpc::piece::{OpenTime, Parts};
 use crate::grpc::piece::{begin_piece, note_names, report_open};
 use crate::store::context::Context;
+use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::tcp::connection::{Counters, Recovery};
+use crate::tcp::unanswered::Outage;
 
-use super::{CaptureEnd, Connection, Ended, push_closings, push_unanswered, push_undelivered, summary};
-
-/// What was known of a connection at the last cut.
-#[derive(Debug)]
-pub(super) struct Before {
-    /// The connection's first packet.
-    pub first_packet: u32,
-    /// Its counters.
-    pub counters: Counters,
-    /// The capture's last packet.
-    pub cut: u32,
-}
+use super::before::Before;
+use super::ends::{push_closings, push_unanswered, push_undelivered};
+use super::{CaptureEnd, Connection, Ended, summary};
 
 impl Connection {
     /// The number of its first packet, which tells it from all others.
@@ -68,8 +60,9 @@ impl Connection {
         let (tcp, content) = (&mut self.tcp, &mut self.content);
         let acknowledged = tcp.transport.is_acknowledged;
         tcp.transport.is_acknowledged = [0, 1].map(|side| tcp.is_acknowledged(side));
-        push_undelivered(tcp, content, &mut parts.open);
-        push_unanswered(tcp, content, &mut parts.open);
+        let at_end = if tcp.is_finished() { &mut parts.done } else { &mut parts.open };
+        push_undelivered(tcp, content, at_end);
+        push_unanswered(tcp, content, at_end);
         let open = report_open(&mut content.http2, end.last, &tcp.transport, parts);
         tcp.transport.is_acknowledged = acknowledged;
         let (row, client) = (tcp.row, content.http2.client);
@@ -92,6 +85,7 @@ impl Connection {
         http2.begin_piece(cx);
         begin_piece(http2);
         self.tcp.counters.recovery = Recovery::default();
+        self.tcp.counters.outage = Outage::default();
         let first_packet = self.id();
         self.before = Some(Box::new(Before { first_packet, counters: self.tcp.counters, cut }));
     }

@@ -3,7 +3,8 @@
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::store::budget::{Budget, Cause};
-use crate::tcp::send_queue::{BlockedInterval, SendQueue};
+use crate::tcp::rtt::RTO_MIN;
+use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
 use crate::tcp::unanswered::Unanswered;
 
@@ -249,7 +250,7 @@ impl Call {
                 filled_since: transport.filled_since[side],
             };
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
-                self.charge_held(side, &turn, at, queues);
+                self.charge_held(side, &turn, at, transport);
             } else {
                 let start = self.since;
                 self.charge_plain(start, &turn, at.ready_time);
@@ -337,15 +338,17 @@ impl Call {
     /// be read until they were retransmitted. What follows blocked bytes in one burst stood in the queue behind them.
     /// What came while an earlier byte was missing waited for that.
     #[cold]
-    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, queues: &[SendQueue; 2]) {
+    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, transport: &Transport) {
+        let queues = &transport.queues;
         let came = at.time.min(at.ready_time);
-        if turn.passed && !self.is_inside(side) {
-            // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
-            let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
-            if let Some(time) = queues[1 - side].last_resent_before(self.position, self.since, answered) {
-                self.charge(time, Cause::LossRecovery);
-            }
+        // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
+        let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
+        let asked = turn.passed && !self.is_inside(side);
+        let resent = queues[1 - side].last_resent_before(self.position, self.since, answered).filter(|_| asked);
+        if let Some(time) = resent {
+            self.charge(time, Cause::LossRecovery);
         }
+        let turn = &self.charge_outage(turn, transport.outages[1 - side], came, resent.is_some());
         let start = self.since;
         if turn.passed && turn.near_rtt > 0 {
             self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
@@ -356,6 +359,19 @@ impl Call {
         }
         self.charge_plain(start, turn, came);
         self.charge(at.ready_time, if queues[side].lost { Cause::LossRecovery } else { Cause::Network });
+    }
+
+    /// Accounts an outage up to `came`, and returns the rest of the turn. Before it the side was waited for as ever; in it
+    /// nothing of the side could come; what had been lost came within a round trip after. What was `resent` arrived, unless
+    /// the outage lasted for longer than an ACK of it may be put off.
+    fn charge_outage(&mut self, turn: &Turn, (from, to): (i64, i64), came: i64, resent: bool) -> Turn {
+        let arrived = resent && to.saturating_sub(self.since) <= turn.near_rtt.saturating_add(RTO_MIN);
+        if to <= self.since || arrived || self.is_inside(0) || self.is_inside(1) {
+            return *turn;
+        }
+        self.charge_plain(self.since, turn, came.min(from));
+        self.charge(came.min(to.saturating_add(turn.near_rtt.max(0))), Cause::LossRecovery);
+        Turn { passed: false, queued: 0, ..*turn }
     }
 }
 

@@ -10,6 +10,7 @@ mod other;
 pub mod piece;
 mod probe;
 pub mod protocol;
+pub mod repeats;
 mod rows;
 mod rpc;
 pub mod state;

@@ -6,7 +6,7 @@ use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::NONE;
 use crate::store::budget::Budget;
-use crate::store::context::Context;
+use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::tcp::transport::Transport;
 
@@ -14,28 +14,6 @@ use super::call::Call;
 use super::headers::HeaderClass;
 use super::rpc::{end_open_call, note_half_closed};
 use super::state::{Grpc, Http2};
-
-/// Where rows go at a cut.
-#[derive(Debug)]
-pub struct Parts {
-    /// What is over.
-    pub done: Context,
-    /// What is open, as if the capture ended here.
-    pub open: Context,
-    /// What comes next.
-    pub next: Context,
-    /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
-    pub moved: [Vec<u32>; 2],
-}
-
-/// The time of the RPCs that are open, and of it that in a congestion window after a loss, nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OpenTime {
-    /// By cause.
-    pub budget: Budget,
-    /// After a loss.
-    pub after_loss_ns: u64,
-}
 
 /// Reports the open streams of a connection, whose rows move on.
 pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {

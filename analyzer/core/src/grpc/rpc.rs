@@ -11,7 +11,7 @@ use crate::http2::connection::streams::NONE;
 use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::Layer;
+use crate::store::tables::{Layer, RepeatRow};
 use crate::tcp::transport::Transport;
 
 use super::call::Call;
@@ -20,6 +20,7 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
+use super::repeats::{Ended, Repeats};
 use super::rows::{
     Closed, OPEN_FOR, Sender, begin_rpc, charge_act, note_context, note_idle, push_open, request_ends, settle,
     write_rpc,
@@ -347,6 +348,7 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
         return;
     }
     call.finished = true;
+    let ending = correct_ending(call, client, ending, at, reading.transport);
     h2.application.turns.update(call, client, false, at, reading.transport.near_rtt[client]);
     if call.counted {
         h2.application.turns.ended(h2.application.open_rpcs, h2.sides[1 - client].announced.max_concurrent_streams, at);
@@ -354,7 +356,50 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
     }
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
+    if ending.status != status::OK || h2.application.repeats.is_some() {
+        note_repeat(h2.connection, call, client, ending, at, &mut h2.application.repeats, reading.cx);
+    }
     write_rpc(h2.connection, call, client, ending, true, at, reading.cx);
+}
+
+/// What the client makes of an end that comes too late: behind a RST in the server's name, which closed the client's socket
+/// (RFC 9293 section 3.5.3), or when its deadline had passed.
+#[inline]
+fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport: &Transport) -> Ending {
+    if transport.resets[1 - client].is_some_and(|reset| reset < at.time) {
+        return Ending::CONNECTION_CLOSED;
+    }
+    ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns)
+}
+
+/// Notes an RPC that may be sent again, or that repeats such a one. Clients do not repeat what they give up before its
+/// deadline, and number the attempts that their library makes.
+#[cold]
+fn note_repeat(
+    connection: u32,
+    call: &Call,
+    client: usize,
+    ending: Ending,
+    at: At,
+    repeats: &mut Option<Box<Repeats>>,
+    cx: &mut Context,
+) {
+    if call.previous_attempts > 0 || ending.source == Source::ClientReset {
+        return;
+    }
+    let row = RepeatRow {
+        connection,
+        stream: call.id,
+        method: call.method,
+        status: ending.status,
+        packet: at.packet,
+        time_ns: at.time,
+        ..RepeatRow::default()
+    };
+    let reader = &call.directions[client].reader;
+    let ended =
+        Ended { request: (call.method, reader.messages, reader.bytes), failed: ending.status != status::OK, row };
+    repeats.get_or_insert_default().take(ended, call.first, cx);
 }
 
 /// The connection or the capture ends before the stream.

@@ -4,6 +4,7 @@ use crate::http2::connection::state;
 use crate::store::budget::Budget;
 
 use super::probe::Before;
+use super::repeats::Repeats;
 use super::tail::Tails;
 use super::turns::Turns;
 use super::used::UsedMethods;
@@ -24,6 +25,8 @@ pub struct Grpc {
     pub rpcs_before: u32,
     /// Of them, those that repeat an earlier attempt.
     pub retries: u32,
+    /// Requests that are sent again after a failure, from the first failure on.
+    pub repeats: Option<Box<Repeats>>,
     /// RPCs open now.
     pub open_rpcs: u32,
     /// Most RPCs open at once.
@@ -58,6 +61,7 @@ impl Default for Grpc {
             rpcs: 0,
             rpcs_before: 0,
             retries: 0,
+            repeats: None,
             open_rpcs: 0,
             max_open_rpcs: 0,
             other_streams: 0,

@@ -24,6 +24,9 @@ pub const NAMES: [&str; STATUSES] = [
     "UNAUTHENTICATED",
 ];
 
+/// A client acts on its deadline within a few milliseconds; a busy host takes longer: 20 ms.
+const LATE: i64 = 20_000_000;
+
 /// Success.
 pub const OK: u8 = 0;
 
@@ -91,6 +94,17 @@ impl Ending {
     /// The status of a response that ended without `grpc-status`.
     pub fn without_grpc_status(http_status: u16) -> Self {
         Self { status: from_http(http_status), source: Source::HttpStatus }
+    }
+
+    /// What the client makes of an end that the server gave the RPC `after_ns` after its beginning. The client's timer had ended
+    /// it [`LATE`] before.
+    #[inline]
+    pub fn after(self, after_ns: i64, timeout_ns: i64) -> Self {
+        let late = timeout_ns >= 0 && after_ns >= timeout_ns.saturating_add(LATE);
+        if late && self.source != Source::ClientReset {
+            return Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline };
+        }
+        self
     }
 
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
@@ -200,6 +214,16 @@ mod tests {
         assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
         let ending = Ending::reset_by_client(i64::MAX, -1, true);
         assert_eq!((ending.status, ending.source), (NOT_SEEN, Source::ClientReset));
+    }
+
+    #[test]
+    fn an_answer_after_the_deadline_comes_too_late() {
+        let ok = Ending { status: OK, source: Source::Trailers };
+        let ended = |after_ns, timeout_ns| SOURCES[ok.after(after_ns, timeout_ns).source as usize];
+        assert_eq!(ended(1_019_999_999, 1_000_000_000), "trailers");
+        assert_eq!(ended(1_020_000_000, 1_000_000_000), "client_deadline");
+        assert_eq!(ended(i64::MAX, -1), "trailers");
+        assert_eq!(Ending::reset_by_client(5, 10, false).after(LATE + 10, 10).status, CANCELLED);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct Turns {
     classes: Option<Box<[Class; CLASSES]>>,
     /// When the last request messages began.
     requests: VecDeque<i64>,
+    /// Idle intervals in `row` from which on they are remembered.
+    judged: u32,
     limit: Limit,
     row: TurnRow,
 }
@@ -75,6 +77,7 @@ impl Default for Turns {
             client_began: false,
             classes: None,
             requests: VecDeque::new(),
+            judged: JUDGED_IDLES,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
             row: TurnRow {
                 refill_ended_time_ns: -1,
@@ -165,7 +168,7 @@ impl Turns {
     #[inline]
     pub fn message_begins(&mut self, by_client: bool, time: i64) {
         if by_client {
-            if self.row.idles >= JUDGED_IDLES {
+            if self.row.idles >= self.judged {
                 self.remember_request(time);
             }
             self.row.bursts += u32::from(!self.client_began);
@@ -259,10 +262,10 @@ impl Turns {
     /// until then.
     pub fn begin_piece(&mut self, now: i64, is_at_limit: bool) {
         let Self { row, .. } = Self::default();
+        self.judged = self.judged.saturating_sub(self.row.idles);
         self.row = TurnRow { at_limit_times: u32::from(is_at_limit), ..row };
         self.limit.since = if is_at_limit { now } else { -1 };
         self.classes = None;
-        self.requests.clear();
     }
 
     /// Whether as many streams are open as are allowed.

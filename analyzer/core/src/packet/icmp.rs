@@ -28,4 +28,6 @@ pub struct Error {
     pub destination: (Address, u16),
     /// Sequence number.
     pub seq: u32,
+    /// Identification of the packet that did not arrive, 0 without one.
+    pub ip_id: u16,
 }

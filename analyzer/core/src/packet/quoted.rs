@@ -46,5 +46,6 @@ fn read(protocol: u8, view: View<'_>, network: &Network, context: Context) -> Op
         source: (found.network.source, u16::from_be_bytes([s0, s1])),
         destination: (found.network.destination, u16::from_be_bytes([d0, d1])),
         seq: u32::from_be_bytes([q0, q1, q2, q3]),
+        ip_id: found.network.ip_id.unwrap_or(0),
     })
 }

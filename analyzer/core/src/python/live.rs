@@ -13,6 +13,7 @@ use crate::store::context::Options;
 use crate::tls::KeyLog;
 
 use super::errors::cannot_open;
+use super::leading_secrets;
 use super::results::{capture, tables};
 
 /// A capture that is read in a thread of its own while it is recorded; see `analyzer/live.py`.
@@ -26,11 +27,20 @@ impl Live {
     /// Begins to open a path, `-` for standard input, and keeps up to `history` pieces.
     #[new]
     #[pyo3(signature = (path, *, history=1, errors=false, ports=Vec::new(), keylog=None))]
-    fn new(path: String, history: usize, errors: bool, ports: Vec<u16>, keylog: Option<Vec<u8>>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        path: String,
+        history: usize,
+        errors: bool,
+        ports: Vec<u16>,
+        keylog: Option<Vec<u8>>,
+    ) -> PyResult<Self> {
+        let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
+        let own = py.detach(|| leading_secrets(std::slice::from_ref(&path)));
+        own.iter().for_each(|secrets| keys.extend(secrets));
         let source = if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
-        let keys = Arc::new(KeyLog::parse(&keylog.unwrap_or_default()));
         let options = Options { errors, ports, ..Options::default() };
-        let inner = live_reader::Live::start(source, options, keys, history);
+        let inner = live_reader::Live::start(source, options, Arc::new(keys), history);
         Ok(Self { inner: inner.map_err(|error| PyOSError::new_err(error.to_string()))? })
     }
 

@@ -83,6 +83,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("other_requests", cx.other_requests.take_columns()),
         ("queues", cx.queues.take_columns()),
         ("failures", cx.failures.take_columns()),
+        ("repeats", cx.repeats.take_columns()),
         ("connection_methods", cx.connection_methods.take_columns()),
         ("acts", cx.acts.take_columns()),
         ("frames", cx.frames.take_columns()),
@@ -262,6 +263,7 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     dict.set_item("clock_steps_not_listed", counts.clock_steps_not_listed)?;
     dict.set_item("connections_not_listed", counts.connections_not_listed)?;
     dict.set_item("lookups_not_listed", counts.lookups_not_listed)?;
+    dict.set_item("icmp_errors_not_listed", counts.icmp_errors_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
     dict.set_item("link_types", counts.link_types.clone())
 }

@@ -45,7 +45,8 @@ fn join_connections(before: &ConnectionRow, after: &ConnectionRow) -> Connection
     row.congestion_after_loss_ns = row.congestion_after_loss_ns.wrapping_add(before.congestion_after_loss_ns);
     row.late_packets = row.late_packets.max(before.late_packets);
     keep_larger!(row, before: (max_concurrent_rpcs,),
-        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet));
+        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet),
+        (outage_ns, outage_time_ns, outage_from_packet, outage_to_packet, outage_direction));
     row
 }
 
@@ -93,12 +94,14 @@ pub fn join_repeated(cx: &mut Context) {
         };
     }
     join!(connection_methods, |row| (row.connection, row.method), |_, after| after);
+    join!(unanswered, |row| (row.connection, row.direction), |_, after| after);
+    join!(undelivered, |row| (row.connection, row.direction), |_, after| after);
     join!(idles, |row| (row.connection, row.length_class), join_idles);
     join!(records, |row| (row.connection, row.direction), join_records);
 }
 
-/// Joins rows of equal keys, in the order of the first ones.
-fn join_rows<R: Copy, K: Hash + Eq>(rows: Vec<R>, key: impl Fn(&R) -> K, join: impl Fn(R, R) -> R) -> Vec<R> {
+/// Joins rows of equal keys, in their order.
+fn join_rows<R: Copy, K: Hash + Ord>(rows: Vec<R>, key: impl Fn(&R) -> K, join: impl Fn(R, R) -> R) -> Vec<R> {
     let mut joined: Vec<R> = Vec::new();
     let mut places = HashMap::new();
     for row in rows {
@@ -108,6 +111,7 @@ fn join_rows<R: Copy, K: Hash + Eq>(rows: Vec<R>, key: impl Fn(&R) -> K, join: i
             None => joined.push(row),
         }
     }
+    joined.sort_by_key(key);
     joined
 }
 

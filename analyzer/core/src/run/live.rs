@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::at::At;
 use crate::connection::CaptureEnd;
-use crate::connection::piece::Parts;
 use crate::limits;
 use crate::store::context::Options;
+use crate::store::piece::Parts;
 use crate::tls::KeyLog;
 
 use super::opening::Opening;
-use super::piece::{Piece, Told, begin_parts};
+use super::piece::{Piece, Told};
 use super::pipeline::{CaptureCounts, Pipeline};
 use super::replay::Replay;
 
@@ -37,16 +37,13 @@ impl Pipeline {
         let packets_before = self.packets_before;
         let packet = packets_before.saturating_add(u32::try_from(self.counts.packets).unwrap_or(u32::MAX));
         let end = CaptureEnd { last: At::new(packet, self.end_time.max(end)), damage };
-        let mut parts = begin_parts(&mut self.shards.here.cx);
+        let mut parts = Parts::begin(&mut self.shards.here.cx);
         if is_last {
             std::mem::swap(&mut parts.done.strings, &mut parts.next.strings); // with the trace contexts
         }
         let (told, numbers, places) = self.report(end, is_last, &mut parts);
-        let Parts { mut done, mut open, mut next, moved: [mut rpcs, mut others] } = parts;
-        rpcs.sort_unstable();
-        others.sort_unstable();
-        done.remove_open_rows(&rpcs, &others);
-        (next.out_of_order_bytes, next.tail_bytes) = (done.out_of_order_bytes, done.tail_bytes);
+        parts.finish();
+        let Parts { mut done, mut open, mut next, .. } = parts;
         let mut icmp_errors = std::mem::take(&mut self.icmp_errors);
         done.renumber_connections(&places);
         open.renumber_connections(&places);
@@ -56,7 +53,10 @@ impl Pipeline {
         self.shards.here.cx = next;
         let counts = self.take_counts();
         self.forget(&numbers, packet);
-        let questions = self.questions.take_piece(packets_before);
+        let agents = || told.iter().flat_map(|one| [one.ended.row.client_agent, one.ended.row.server_agent]);
+        done.pack(agents());
+        open.pack(agents());
+        let questions = self.questions.take_piece(end.last.time);
         Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time }
     }
 

@@ -19,6 +19,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for column in [
         &mut other.waits.method,
         &mut other.delays.method,
+        &mut other.repeats.method,
         &mut other.other_requests.path,
         &mut other.open_rpcs.method,
         &mut other.connection_methods.method,
@@ -62,6 +63,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.other_requests.append(&mut other.other_requests);
     cx.queues.append(&mut other.queues);
     cx.failures.append(&mut other.failures);
+    cx.repeats.append(&mut other.repeats);
     cx.failure_budgets.append(&mut other.failure_budgets);
     cx.connection_methods.append(&mut other.connection_methods);
     cx.problems.absorb(&other.problems);

@@ -35,6 +35,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(goaways, limits::GOAWAYS, packet);
     arrange!(delays, limits::DELAYS, data_packet);
     arrange!(other_requests, limits::OTHER_REQUESTS, first_packet);
+    arrange!(repeats, limits::REPEATS, packet);
     arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
     cx.acts_left_out += cx.acts.len().saturating_sub(limits::ACTS) as u64;
@@ -97,6 +98,7 @@ fn number_methods(cx: &mut Context) {
         &mut cx.record_waits.method,
         &mut cx.open_rpcs.method,
         &mut cx.delays.method,
+        &mut cx.repeats.method,
         &mut cx.other_requests.path,
         &mut cx.connection_methods.method,
         &mut cx.acts.method,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::connection::Ended;
-use crate::connection::piece::{OpenTime, Parts};
 use crate::store::context::Context;
+use crate::store::piece::OpenTime;
 
 use super::finished::Finished;
 use super::icmp_errors::Collected;
@@ -66,6 +66,7 @@ pub fn join_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<(Finis
         questions: first.questions.clone(),
         icmp_errors: first.icmp_errors.clone(),
     };
+    joined.cx.unpack();
     joined.add_connections(&first.told, None);
     let mut last = first;
     for piece in pieces {
@@ -119,6 +120,7 @@ struct Joined {
 impl Joined {
     fn add(&mut self, piece: &Piece) {
         let mut done = piece.done.clone();
+        done.unpack();
         let numbers = self.numbers(&piece.told);
         done.renumber_connections(&numbers);
         let agents = absorb(&mut self.cx, done);
@@ -159,6 +161,7 @@ impl Joined {
     /// Adds what is open at the end of the last piece.
     fn add_open(&mut self, last: &Piece) {
         let mut open = last.open.clone();
+        open.unpack();
         open.renumber_connections(&self.numbers(&last.told));
         absorb(&mut self.cx, open);
         for one in &last.told {
@@ -170,11 +173,4 @@ impl Joined {
             }
         }
     }
-}
-
-/// Contexts for a cut: what `cx` has so far, what is open, and what comes next.
-pub fn begin_parts(cx: &mut Context) -> Parts {
-    let done = cx.take_piece();
-    let (open, next) = (done.new_like(), std::mem::take(cx));
-    Parts { done, open, next, moved: [Vec::new(), Vec::new()] }
 }

@@ -59,6 +59,8 @@ pub struct CaptureCounts {
     pub connections_not_listed: u64,
     /// DNS questions beyond those with rows.
     pub lookups_not_listed: u64,
+    /// ICMP errors of kinds beyond those with rows.
+    pub icmp_errors_not_listed: u64,
     /// Packets that came in a tunnel.
     pub tunnelled: u64,
     /// Link types in the order of first sight.
@@ -257,6 +259,7 @@ impl Pipeline {
         let Self { router, shards, mut replay, questions, icmp_errors, mut counts, end_packet, end_time, .. } = self;
         counts.connections_not_listed = router.not_listed;
         counts.lookups_not_listed = questions.not_listed;
+        counts.icmp_errors_not_listed = icmp_errors.not_listed;
         let Shards { here: shard, remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
         let (mut rows, mut cx, tap) = shard.into_finished(end);

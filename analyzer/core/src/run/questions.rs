@@ -93,12 +93,13 @@ impl Questions {
         asked.addresses = message.addresses;
     }
 
-    /// Takes the questions, and keeps those for their answers that were asked behind packet `cut`.
-    pub fn take_piece(&mut self, cut: u32) -> Self {
+    /// Takes the questions, and keeps for their answers those that were asked not long before `now`.
+    pub fn take_piece(&mut self, now: i64) -> Self {
         let piece = std::mem::take(self);
         let text: HashMap<u32, &String> = piece.names.iter().map(|(name, &number)| (number, name)).collect();
         for (&(client, server, id, kind, name), &place) in &piece.open {
-            let asked = piece.asked.get(place).filter(|asked| asked.row.packet > cut);
+            let is_late = |asked: &Asked| now.saturating_sub(asked.row.time_ns) >= limits::LIVE_QUESTION;
+            let asked = piece.asked.get(place).filter(|asked| !is_late(asked));
             let (Some(asked), Some(&text)) = (asked, text.get(&name)) else { continue };
             let next = self.names.len() as u32;
             let name = *self.names.entry(text.clone()).or_insert(next);

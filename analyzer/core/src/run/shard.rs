@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::at::At;
-use crate::connection::piece::{OpenTime, Parts};
 use crate::connection::shared::Shared;
 use crate::connection::tap::Tap;
 use crate::connection::{CaptureEnd, Connection, Ended};
 use crate::limits;
 use crate::packet::Segment;
 use crate::store::context::{Context, Options};
+use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;

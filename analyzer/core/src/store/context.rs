@@ -12,8 +12,8 @@ use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
     Acts, Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
-    OtherRequests, Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits,
-    take_first,
+    OtherRequests, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls, Unanswered,
+    Undelivered, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -139,7 +139,9 @@ pub struct Context {
     pub queues: Queues,
     /// RPCs that ended otherwise than OK so far.
     pub failures: Failures,
-    /// Their budgets.
+    /// RPCs that a client sends again after a failure so far.
+    pub repeats: Repeats,
+    /// Budgets of `failures`.
     pub failure_budgets: Vec<Budget>,
     /// Which methods connections used.
     pub connection_methods: ConnectionMethods,

@@ -37,6 +37,8 @@ pub struct MethodStats {
     /// From a request message's last byte to the next response message's first byte on its stream, nanoseconds;
     /// only for the first [`limits::METHOD_HISTOGRAMS`] methods.
     pub turnaround: Option<Histogram<u64>>,
+    /// The same while the statistics wait for others: recorded values with their counts, a hundredth of the size.
+    packed: Option<Vec<(u64, u64)>>,
     /// Sum of the turnarounds, nanoseconds, for an exact mean.
     pub turnaround_sum: u64,
     /// The shortest turnaround, nanoseconds.
@@ -66,6 +68,7 @@ impl MethodStats {
             durations,
             slowest: Slowest::default(),
             turnaround,
+            packed: None,
             turnaround_sum: 0,
             turnaround_min: u64::MAX,
             turnaround_max: 0,
@@ -133,6 +136,23 @@ impl MethodStats {
         self.turnaround_max = self.turnaround_max.max(other.turnaround_max);
         self.messages += other.messages;
         self.budget.add_all(&other.budget);
+    }
+
+    /// Makes the statistics small, which nothing is added to until they are [unpacked](Self::unpack).
+    pub fn pack(&mut self) {
+        let recorded = |histogram: Histogram<u64>| {
+            histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+        };
+        self.packed = self.turnaround.take().map(recorded);
+    }
+
+    /// Makes them as they were.
+    pub fn unpack(&mut self) {
+        let Some((packed, mut histogram)) = self.packed.take().zip(Histogram::new(3).ok()) else { return };
+        for (value, count) in packed {
+            let _ = histogram.record_n(value, count); // it could be recorded before
+        }
+        self.turnaround = Some(histogram);
     }
 
     /// Takes one turnaround in.

@@ -2,13 +2,55 @@
 
 use super::budget::Budget;
 use super::context::Context;
+use super::strings::UsedNames;
 use super::tables::{OtherRequestRow, RpcRow};
+
+/// Where rows go at a cut.
+#[derive(Debug)]
+pub struct Parts {
+    /// What is over.
+    pub done: Context,
+    /// What is open, as if the capture ended here.
+    pub open: Context,
+    /// What comes next.
+    pub next: Context,
+    /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
+    pub moved: [Vec<u32>; 2],
+}
+
+/// The time of the RPCs that are open, and of it that in a congestion window after a loss, nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenTime {
+    /// By cause.
+    pub budget: Budget,
+    /// After a loss.
+    pub after_loss_ns: u64,
+}
 
 /// The row of an RPC that is open at a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenRow {
     row: RpcRow,
     deadline: i64,
+}
+
+impl Parts {
+    /// What `cx` has is done; it is left empty.
+    pub fn begin(cx: &mut Context) -> Self {
+        let done = cx.take_piece();
+        let (open, next) = (done.new_like(), std::mem::take(cx));
+        Self { done, open, next, moved: Default::default() }
+    }
+
+    /// Rows that moved are not done. `next` goes on with what is kept out of order.
+    pub fn finish(&mut self) {
+        let [rpcs, others] = &mut self.moved;
+        rpcs.sort_unstable();
+        others.sort_unstable();
+        self.done.remove_open_rows(rpcs, others);
+        self.next.out_of_order_bytes = self.done.out_of_order_bytes;
+        self.next.tail_bytes = self.done.tail_bytes;
+    }
 }
 
 impl Context {
@@ -106,6 +148,36 @@ impl Context {
                 *connection = numbers.get(*connection as usize).copied().unwrap_or(*connection);
             }
         }
+    }
+
+    /// Makes what is done small, until it is joined with others; `agents` are those to which rows of connections refer.
+    pub fn pack(&mut self, agents: impl Iterator<Item = u32>) {
+        let mut used = UsedNames::default();
+        used.agents.extend(agents.chain(self.failures.answered_by.iter().copied()));
+        used.errors.extend(&self.rpcs.grpc_message);
+        for column in [
+            &self.rpcs.method,
+            &self.waits.method,
+            &self.delays.method,
+            &self.other_requests.path,
+            &self.open_rpcs.method,
+            &self.connection_methods.method,
+        ] {
+            used.methods.extend(column);
+        }
+        for (stats, method) in self.methods.iter_mut().skip(1).zip(0..) {
+            if let Some(stats) = stats {
+                stats.pack();
+                used.methods.insert(method);
+            }
+        }
+        self.methods.iter_mut().take(1).flatten().for_each(|stats| stats.pack());
+        self.strings = self.strings.only(&used);
+    }
+
+    /// Makes it as it was.
+    pub fn unpack(&mut self) {
+        self.methods.iter_mut().flatten().for_each(|stats| stats.unpack());
     }
 
     /// Rows of all tables.

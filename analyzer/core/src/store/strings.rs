@@ -53,6 +53,22 @@ impl Interner {
         number
     }
 
+    /// The strings whose numbers are `used`, with the same numbers.
+    fn only(&self, used: &HashSet<u32>) -> Self {
+        let mut some = Self::default();
+        for (text, number) in self.iter() {
+            if used.contains(&number) {
+                some.bytes += text.len();
+                some.strings.push(text.into());
+                some.numbers.insert(text.into(), number);
+            } else {
+                some.strings.push(Box::default());
+                some.free.push(number);
+            }
+        }
+        some
+    }
+
     /// How many strings are kept.
     pub fn kept(&self) -> usize {
         self.strings.len() - self.free.len()
@@ -110,7 +126,9 @@ impl Interner {
 
     /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
     pub fn absorb(&mut self, other: &Self) -> Vec<u32> {
-        other.strings.iter().map(|text| self.intern(text)).collect()
+        let is_kept = |text, number| other.numbers.get(text) == Some(&number);
+        let texts = (0..).zip(&other.strings);
+        texts.map(|(number, text)| if is_kept(text, number) { self.intern(text) } else { u32::MAX }).collect()
     }
 
     /// One string by number.
@@ -182,6 +200,17 @@ impl Strings {
         let &Self { ref methods, ref agents, ref errors, keeps_errors, .. } = self;
         let (methods, agents, errors) = (methods.clone(), agents.clone(), errors.clone());
         Self { methods, agents, errors, keeps_errors, ..Self::default() }
+    }
+
+    /// The names to which something refers, with the same numbers.
+    pub fn only(&self, used: &UsedNames) -> Self {
+        Self {
+            methods: self.methods.only(&used.methods),
+            agents: self.agents.only(&used.agents),
+            errors: self.errors.only(&used.errors),
+            keeps_errors: self.keeps_errors,
+            ..Self::default()
+        }
     }
 
     /// Connections have other numbers from now on.

@@ -2,7 +2,7 @@
 //! may have closed.
 
 use crate::at::At;
-use crate::packet::Segment;
+use crate::packet::{Segment, TcpFlags};
 
 use super::half::Half;
 
@@ -15,6 +15,8 @@ pub struct Closing {
     pub at: At,
     /// It is a RST.
     pub is_reset: bool,
+    /// It has an acknowledgement. A RST without one is of a host that does not know the connection (RFC 9293 section 3.5.2).
+    pub acknowledges: bool,
     /// Its time to live.
     pub ttl: u8,
     /// The least and the highest of the side's other packets before, zeros for none.
@@ -43,6 +45,7 @@ impl Closing {
             side,
             at,
             is_reset,
+            acknowledges: segment.flags.contains(TcpFlags::ACK),
             ttl: segment.ttl,
             ttls: own.ttls,
             ip_id: segment.ip_id,

@@ -6,6 +6,7 @@ use crate::packet::{Segment, TcpFlags};
 use super::closing::Closing;
 use super::half::Half;
 use super::transport::Transport;
+use super::unanswered::Outage;
 
 mod data;
 mod flight;
@@ -27,6 +28,8 @@ pub struct Counters {
     pub needless: u32,
     /// The longest recovery.
     pub recovery: Recovery,
+    /// The longest outage.
+    pub outage: Outage,
     /// Packets recorded twice.
     pub duplicates: u32,
     /// Keep-alives.
@@ -58,6 +61,7 @@ impl Counters {
             timeouts: self.timeouts.wrapping_sub(before.timeouts),
             needless: self.needless.wrapping_sub(before.needless),
             recovery: self.recovery,
+            outage: self.outage,
             duplicates: self.duplicates.wrapping_sub(before.duplicates),
             keep_alives: self.keep_alives.wrapping_sub(before.keep_alives),
             out_of_order: self.out_of_order.wrapping_sub(before.out_of_order),

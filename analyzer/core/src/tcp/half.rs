@@ -226,8 +226,8 @@ pub struct Half {
     pub last_data_packet: u32,
     /// Retransmissions since the last new data.
     pub retransmissions_since: u32,
-    /// Offsets of retransmissions, as far as they are kept, until the peer says that it had them already.
-    pub sent_again: Vec<i64>,
+    /// Begins and ends of retransmissions, as far as they are kept, until the peer says that it had them already.
+    pub sent_again: Vec<(i64, i64)>,
     /// The first bytes that its peer does not acknowledge.
     pub undelivered: Undelivered,
     /// Packets of the connection since the peer acknowledged a hole.

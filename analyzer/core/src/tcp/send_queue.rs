@@ -1,6 +1,8 @@
 //! Remembers what blocked a sender below HTTP/2. A stream's own bytes do not show it: an answer may have waited behind
 //! blocked bytes, and a request behind a lost segment.
 
+use std::ops::Range;
+
 use crate::limits;
 use crate::store::budget::Cause;
 
@@ -23,6 +25,7 @@ pub struct BlockedInterval {
 #[derive(Clone, Copy, Debug, Default)]
 struct Resent {
     offset: i64,
+    end: i64,
     time: i64,
     /// The sender's clock in the first of these packets, if it has one.
     clock: Option<u32>,
@@ -79,24 +82,28 @@ impl SendQueue {
         self.kept > 0
     }
 
-    /// Bytes from `offset` on were retransmitted at `time`, by a packet with the timestamp `clock`: nothing behind them could
-    /// be read before.
-    pub fn resent(&mut self, offset: i64, time: i64, clock: Option<u32>) {
+    /// These bytes were retransmitted at `time`, by a packet with the timestamp `clock`: nothing behind them could be read
+    /// before.
+    pub fn resent(&mut self, bytes: Range<i64>, time: i64, clock: Option<u32>) {
+        let Range { start: offset, end } = bytes;
         let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
         self.resendings += usize::from(!joins);
         let place = &mut self.resent[(self.resendings - 1) % limits::RESENT];
         *place = if joins {
-            Resent { offset: place.offset.min(offset), time, ..*place }
+            Resent { offset: place.offset.min(offset), end: place.end.max(end), time, ..*place }
         } else {
-            Resent { offset, time, clock }
+            Resent { offset, end, time, clock }
         };
         self.last_resent = time;
         self.last_clock = clock.or(self.last_clock);
     }
 
-    /// The receiver had the bytes at `offset` twice (RFC 2883): the retransmitted bytes were not missing.
-    pub fn was_not_missing(&mut self, offset: i64) {
-        self.resent.iter_mut().filter(|resent| resent.offset == offset).for_each(|resent| resent.offset = i64::MAX);
+    /// The receiver had these bytes twice (RFC 2883): they were not missing, but others may have been that a packet of
+    /// several lost ones retransmitted with them.
+    pub fn was_not_missing(&mut self, twice: Range<i64>) {
+        for resent in self.resent.iter_mut().filter(|resent| resent.offset == twice.start) {
+            resent.offset = if resent.end <= twice.end { i64::MAX } else { twice.end };
+        }
     }
 
     /// All bytes before `offset` are acknowledged by a packet that echoes the timestamp `echo`. If that is older than the
@@ -143,21 +150,24 @@ mod tests {
     #[test]
     fn only_bytes_in_front_that_were_missing_count() {
         let mut queue = SendQueue::default();
-        queue.resent(1_000, 10 * TOGETHER, None);
-        queue.resent(3_000, 50 * TOGETHER, None);
+        queue.resent(1_000..1_500, 10 * TOGETHER, None);
+        queue.resent(3_000..3_500, 50 * TOGETHER, None);
         assert_eq!(queue.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
         assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
         assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
         assert_eq!(queue.last_resent_before(4_000, 0, 49 * TOGETHER), Some(10 * TOGETHER), "no time to be answered");
         assert_eq!(queue.last_resent_before(4_000, 50 * TOGETHER, i64::MAX), None, "sent later");
-        queue.was_not_missing(3_000);
+        queue.was_not_missing(3_000..3_400);
+        assert_eq!(queue.last_resent_before(3_400, 0, i64::MAX), Some(10 * TOGETHER), "the bytes before came twice");
+        assert_eq!(queue.last_resent_before(3_401, 0, i64::MAX), Some(50 * TOGETHER), "the rest was missing");
+        queue.was_not_missing(3_400..3_500);
         assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(10 * TOGETHER));
     }
 
     #[test]
     fn an_ack_that_echoes_an_older_timestamp_answers_the_first_transmission() {
         let mut queue = SendQueue::default();
-        queue.resent(1_000, 10 * TOGETHER, Some(500));
+        queue.resent(1_000..1_500, 10 * TOGETHER, Some(500));
         queue.answered(1_000, 400);
         assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER), "not acknowledged yet");
         queue.answered(2_000, 500);
@@ -170,7 +180,7 @@ mod tests {
     fn a_burst_is_one_resending() {
         let mut queue = SendQueue::default();
         for n in 0..3 * limits::RESENT as i64 {
-            queue.resent(n * 1_000, 10 * TOGETHER + n, None);
+            queue.resent(n * 1_000..n * 1_000 + 500, 10 * TOGETHER + n, None);
         }
         assert_eq!(queue.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
     }

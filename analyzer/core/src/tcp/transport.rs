@@ -24,6 +24,10 @@ pub struct Transport {
     pub queues: [SendQueue; 2],
     /// What each side sent since its peer was last heard.
     pub unanswered: [Unanswered; 2],
+    /// The last outage in which each side sent in vain: its begin and its end, zeros for none.
+    pub outages: [(i64, i64); 2],
+    /// When each side's first RST came that fits the bytes before it, so that its receiver takes it.
+    pub resets: [Option<i64>; 2],
     /// The first bytes of each side that were not acknowledged, if they are known to be lost: their offset, and since when,
     /// nanoseconds since the epoch.
     pub lost_since: [Option<(i64, i64)>; 2],
@@ -49,6 +53,8 @@ impl Default for Transport {
             queued_behind: [(0, 0); 2],
             queues: Default::default(),
             unanswered: Default::default(),
+            outages: [(0, 0); 2],
+            resets: [None; 2],
             lost_since: [None; 2],
             too_long: [false; 2],
             is_acknowledged: [false; 2],

@@ -11,7 +11,7 @@ const TIMEOUTS: u32 = 2;
 pub struct Unanswered {
     /// The peer's last packet, 0 before any, and its time.
     pub heard: (u32, i64),
-    /// The first packet with payload since; its number is 0 where there is none.
+    /// The first packet with payload or FIN since; its number is 0 where there is none.
     pub first: At,
     /// Packets that were retransmitted since.
     pub retransmissions: u32,
@@ -23,17 +23,35 @@ pub struct Unanswered {
     pub last: At,
 }
 
+/// An interval in which a side sent in vain, until its peer was heard again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outage {
+    /// The side that sent.
+    pub side: usize,
+    /// Its length, nanoseconds.
+    pub ns: i64,
+    /// The first packet that got no answer, 0 where there was no outage.
+    pub from_packet: u32,
+    /// The next packet of the peer, 0 where there was no outage.
+    pub to_packet: u32,
+    /// When that came.
+    pub to_time: i64,
+}
+
 impl Unanswered {
-    /// A packet of the peer comes.
+    /// A packet of the peer comes. Returns the first packet that was sent in vain until now.
     #[inline]
-    pub fn hear(&mut self, at: At) {
+    pub fn hear(&mut self, at: At) -> Option<At> {
+        let mut in_vain = None;
         if self.first.packet != 0 {
+            in_vain = self.is_in_vain().then_some(self.first);
             *self = Self::default();
         }
         self.heard = (at.packet, at.time);
+        in_vain
     }
 
-    /// A packet with payload is sent.
+    /// A packet with payload or FIN is sent.
     #[inline]
     pub fn send(&mut self, at: At) {
         if self.first.packet == 0 {
@@ -64,7 +82,7 @@ mod tests {
     #[test]
     fn a_packet_of_the_peer_answers_everything() {
         let mut sent = Unanswered::default();
-        sent.hear(At::new(1, 10));
+        assert!(sent.hear(At::new(1, 10)).is_none());
         for (packet, timeout) in [(2, false), (3, false), (4, true), (5, true)] {
             sent.send(At::new(packet, 10 * i64::from(packet)));
             if packet > 2 {
@@ -75,7 +93,7 @@ mod tests {
         assert!(sent.is_in_vain());
         assert_eq!((sent.heard.0, sent.first.packet, sent.again.packet, sent.last.packet), (1, 2, 3, 5));
         assert_eq!((sent.retransmissions, sent.timeouts), (3, 2));
-        sent.hear(At::new(6, 60));
+        assert_eq!(sent.hear(At::new(6, 60)).map(|first| first.packet), Some(2));
         assert!(!sent.is_in_vain() && sent.heard == (6, 60) && sent.first.packet == 0);
     }
 

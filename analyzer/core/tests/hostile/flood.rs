@@ -75,20 +75,18 @@ impl Flood {
         Self { pipeline, number: 0, port: 40_000, host: 1, next: [1_000, 5_000], pace: 1_000, time: 0 }
     }
 
-    /// A connection after its handshake.
-    pub fn connected() -> Self {
+    /// A connection on which HTTP/2 has begun.
+    pub fn begun() -> Self {
         let mut flood = Self::new();
-        flood.handshake();
+        flood.begin();
         flood
     }
 
-    /// A connection on which HTTP/2 has begun.
-    pub fn begun() -> Self {
-        let mut flood = Self::connected();
-        flood.send(CLIENT, &[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
-        flood.send(SERVER, &[frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])].concat());
-        flood.send(CLIENT, &frame(SETTINGS, 1, 0, &[]));
-        flood
+    pub fn begin(&mut self) {
+        self.handshake();
+        self.send(CLIENT, &[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
+        self.send(SERVER, &[frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])].concat());
+        self.send(CLIENT, &frame(SETTINGS, 1, 0, &[]));
     }
 
     pub fn handshake(&mut self) {

@@ -6,4 +6,5 @@ mod memory;
 mod connections;
 mod files;
 mod http2;
+mod live;
 mod tcp;

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.common import decoding, fail, fail_without_rpcs, has_content, progress, spooled, write
+from ..support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions, Progress
     from ...analyzer.model.analysis import Analysis
+    from ...analyzer.tables import Processes, Tables
 
 STANDARD_INPUT = "-"
 _NAMED = "standard input"
@@ -37,7 +40,8 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
                 analysis, error = raised.analysis, raised
         drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
         with progress(quiet) as report_progress:
-            rows = collect_page_data(drawn, analysis, progress=report_progress, **chosen)
+            join = partial(_join_threads, files, chosen) if analysis.processes else None
+            rows = collect_page_data(drawn, analysis, progress=report_progress, join=join, **chosen)
         analysis = _restore_names(analysis, files, paths)
     from ...reports import html
 
@@ -45,6 +49,16 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
     if error:
         fail_without_rpcs(error)
     return analysis
+
+
+def _join_threads(files: list[str], chosen: DecodeOptions, tables: Tables) -> Processes | None:
+    """Join the record of threads with the rows that were read again."""
+    from ...analyzer.analysis import add_processes
+
+    sidecar, notes = find_sidecar(files)
+    if sidecar is None or sidecar.processes is None:
+        return None
+    return add_processes(files, tables, sidecar, notes, None, **chosen)[0].processes
 
 
 def _restore_names(analysis: Analysis, files: list[str], paths: list[str]) -> Analysis:

@@ -47,6 +47,15 @@ table!(
 );
 
 table!(
+    /// One row per RPC that failed, or was answered after such a one, with the next equal request of its connection;
+    /// bounded by `limits::REPEATS`.
+    Repeats, RepeatRow {
+        connection: u32, stream: u32, method: u32, attempt: u8, status: u8, packet: u32, time_ns: i64,
+        next_stream: u32, next_packet: u32, next_time_ns: i64,
+    }
+);
+
+table!(
     /// One row per RPC that is open at the capture's end and had no packet for long; bounded by `limits::OPEN_RPCS`.
     OpenRpcs, OpenRpcRow {
         connection: u32, stream: u32, method: u32, start_time_ns: i64, first_packet: u32,

@@ -20,6 +20,7 @@ table!(
         client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
+        outage_ns: i64, outage_time_ns: i64, outage_from_packet: u32, outage_to_packet: u32, outage_direction: u8,
         retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32,
         out_of_order_packets: u32, urgent_packets: u32, late_packets: u32, missing_bytes: u64,
         payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
@@ -155,7 +156,8 @@ table!(
 table!(
     /// One row per FIN and RST, each side's first.
     Closings, ClosingRow {
-        connection: u32, direction: u8, packet: u32, time_ns: i64, reset: u8, ttl: u8, least_ttl: u8, most_ttl: u8,
+        connection: u32, direction: u8, packet: u32, time_ns: i64, reset: u8, acknowledges: u8,
+        ttl: u8, least_ttl: u8, most_ttl: u8,
         identification: u32, identification_before: u32, own_packet: u32, own_time_ns: i64, peer_packet: u32,
         peer_time_ns: i64, peer_idle_ns: i64, open_rpcs: u32, ping_packet: u32, ping_time_ns: i64,
         later_packets: u32, later_packet: u32, later_time_ns: i64,

@@ -96,24 +96,29 @@ impl Connection {
         }
     }
 
+    /// Whether a retransmission at `at` comes after a timeout; `last` is when the side had last sent something new.
+    pub(super) fn is_timeout(&self, side: usize, last: i64, at: At) -> bool {
+        let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
+        let silent = at.time.saturating_sub(last.max(self.halves[side].last_retransmission));
+        silent >= rtt::RTO_MIN.saturating_add(round_trip) // Linux's timeout is the round trip and at least this
+    }
+
     pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
         let segment_size = self.segment_size(side);
-        let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
+        let timeout = self.is_timeout(side, self.halves[side].last_data_time, at);
+        let end = offset + i64::from(segment.payload_len);
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
         if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
-            half.sent_again.push(offset);
+            half.sent_again.push((offset, end));
         }
         half.rtt.retransmitted();
-        let repeats_first = offset <= half.acked && half.acked < offset + i64::from(segment.payload_len);
+        let repeats_first = offset <= half.acked && half.acked < end;
         if repeats_first && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at) {
             self.transport.lost_since[side].get_or_insert((half.acked, since));
             self.transport.too_long[side] = half.undelivered.is_too_long();
         }
-        // Linux's timeout is the round trip and at least this
-        let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
-        let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);
         half.last_retransmission = at.time;
         self.counters.timeouts += u32::from(timeout);
         self.transport.unanswered[side].retransmit(timeout, at);
@@ -126,7 +131,7 @@ impl Connection {
             self.counters.recovery = Recovery { ns, from_packet, to: at };
         }
         half.congestion.lost(offset, half.highest, segment_size, timeout);
-        self.transport.queues[side].resent(offset, at.time, segment.timestamps.map(|(clock, _)| clock));
+        self.transport.queues[side].resent(offset..end, at.time, segment.timestamps.map(|(clock, _)| clock));
     }
 
     /// Bytes of `side` that it has not sent before: waits end here, and flights begin.

@@ -10,6 +10,7 @@ use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
 use super::super::queue::TARGET;
+use super::super::unanswered::Outage;
 use super::Connection;
 
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
@@ -78,9 +79,26 @@ impl Connection {
                 closing.goes_on(at);
             }
         }
-        self.transport.unanswered[1 - side].hear(at);
-        if segment.payload_len > 0 {
+        if let Some(from) = self.transport.unanswered[1 - side].hear(at) {
+            self.end_outage(1 - side, from, at);
+        }
+        if segment.payload_len > 0 || segment.flags.contains(TcpFlags::FIN) {
             self.transport.unanswered[side].send(at);
+        }
+    }
+
+    /// The peer of a side that sent in vain is heard again. A peer that only long packets do not reach was there all the
+    /// time.
+    #[cold]
+    fn end_outage(&mut self, side: usize, from: At, to: At) {
+        if self.transport.too_long[side] {
+            return;
+        }
+        self.transport.outages[side] = (from.time, to.time);
+        let ns = to.time.saturating_sub(from.time);
+        if ns > self.counters.outage.ns {
+            let (from_packet, to_packet, to_time) = (from.packet, to.packet, to.time);
+            self.counters.outage = Outage { side, ns, from_packet, to_packet, to_time };
         }
     }
 
@@ -198,9 +216,10 @@ impl Connection {
         if let Some(&(left, right)) = segment.sack.as_slice().first()
             && peer.offset(right) <= offset
         {
-            let twice = peer.offset(left);
+            let twice = peer.offset(left)..peer.offset(right);
+            let again = |&(first, end): &(i64, i64)| first == twice.start && end <= twice.end;
+            let sent_again = peer.sent_again.iter().position(again);
             self.transport.queues[1 - side].was_not_missing(twice);
-            let sent_again = peer.sent_again.iter().position(|&again| again == twice);
             if let Some(place) = sent_again {
                 peer.sent_again.swap_remove(place);
                 self.counters.needless += 1;
@@ -252,11 +271,19 @@ impl Connection {
         }
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
+            if let Some(first) = self.transport.fins[side].filter(|_| segment.payload_len == 0) {
+                let timeout = self.is_timeout(side, first.time, at);
+                self.transport.unanswered[side].retransmit(timeout, at);
+                self.halves[side].last_retransmission = at.time;
+            }
             self.halves[side].fin.get_or_insert(end);
             self.transport.fins[side].get_or_insert(at);
         }
         if is_reset {
             self.reset.get_or_insert(at);
+            if end == self.halves[side].highest {
+                self.transport.resets[side].get_or_insert(at.time); // RFC 5961 section 3.2: no other RST is taken
+            }
         }
     }
 

@@ -1,0 +1,156 @@
+"""A capture that is read while it is recorded: pieces, windows, and what is kept."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import RECORDED, recorded
+
+from grpcdiag.analyzer.analysis import of_tables
+from grpcdiag.analyzer.decode.decode import CaptureError, decode
+from grpcdiag.analyzer.decode.errors import EmptyCaptureError, NoGrpcError
+from grpcdiag.analyzer.live import LiveCapture, Window
+from grpcdiag.analyzer.model.analysis import Analysis
+
+BESIDE = ("rpc-errors.pcap", "tls13-go.pcap", "lab/slow-connect.pcap", "wild/connect-mixed.pcap.zst")
+
+
+@contextmanager
+def piped(data: bytes, step: int = 1 << 16) -> Iterator[int]:
+    """Write bytes to a pipe, so many at a time, and give its other end."""
+    output, into = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(into, "wb", buffering=0) as pipe:
+            for begin in range(0, len(data), step):
+                pipe.write(data[begin : begin + step])
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    yield output
+    writer.join()
+    os.close(output)
+
+
+def read_whole(source: int | str) -> Window:
+    """Cut once, at the end."""
+    with LiveCapture(source) as live:
+        while live.read(60):
+            pass
+        live.cut()
+        return live.window()
+
+
+def cut_evenly(path: str, pieces: int) -> tuple[LiveCapture, list[Window]]:
+    """Cut a file into pieces of the same length, each of which is a window."""
+    capture = decode([path], rpc_rows=False).capture
+    first, last = capture["first_time_ns"], capture["last_time_ns"]
+    live = LiveCapture(path, history=pieces)
+    windows = []
+    for piece in range(1, pieces):
+        live.read_until(first + (last - first) * piece // pieces)
+        live.cut()
+        windows.append(live.window())
+    while live.read(60):
+        pass
+    live.cut()
+    return live, [*windows, live.window()]
+
+
+def document(analysis: Analysis) -> bytes:
+    """Write an analysis as JSON, with one name for all files."""
+    return msgspec.json.encode(analysis).replace(msgspec.json.encode(analysis.files[0]), b'"run.pcap"')
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_one_piece_is_analyzed_as_the_file_is(name: str) -> None:
+    path = recorded(name)
+    with piped(Path(path).read_bytes()) as pipe:
+        window = read_whole(pipe)
+    try:
+        whole = of_tables(decode([path], rpc_rows=False))
+    except NoGrpcError as error:
+        assert error.analysis is not None
+        whole = error.analysis
+    assert document(window.analyze()) == document(whole)
+
+
+def test_packets_that_come_by_single_bytes() -> None:
+    path = recorded("lab/flow-control-deadlock.pcap.gz")
+    with piped(gzip.decompress(Path(path).read_bytes())[:20_000], step=1) as pipe:
+        slowly = read_whole(pipe)
+    with piped(gzip.decompress(Path(path).read_bytes())[:20_000]) as pipe:
+        assert document(slowly.analyze()) == document(read_whole(pipe).analyze())
+
+
+def test_windows_show_each_call_as_it_ends() -> None:
+    path = recorded("rpc-errors.pcap")
+    whole = decode([path], rpc_rows=False)
+    live, windows = cut_evenly(path, 5)
+    ended = sum(method.complete for window in windows for method in window.tables.methods)
+    assert ended == sum(method.complete for method in whole.methods)
+    assert sum(window.tables.capture["packets"] for window in windows) == whole.capture["packets"]
+    assert sum(window.tables.message_count for window in windows) == whole.message_count
+    assert [window.first_packet for window in windows] == sorted({window.first_packet for window in windows})
+    joined = live.window(5)
+    assert (joined.first_packet, joined.end_ns) == (1, windows[-1].end_ns)
+    assert [(m.name, m.rpcs, m.statuses, m.latency, m.budget) for m in joined.tables.methods] == [
+        (m.name, m.rpcs, m.statuses, m.latency, m.budget) for m in whole.methods
+    ]
+
+
+def test_the_findings_of_all_pieces_are_those_of_the_capture() -> None:
+    for name in ("slow-connect.pcap", "hung-rpc.pcap", "ping-storm.pcap.gz"):
+        path = recorded(f"lab/{name}")
+        live, _ = cut_evenly(path, 7)
+        expected = [(one.id, one.lost_ns) for one in of_tables(decode([path], rpc_rows=False)).findings]
+        assert [(one.id, one.lost_ns) for one in live.window(7).analyze().findings] == expected
+
+
+def test_how_a_connection_was_set_up_is_found_once() -> None:
+    _, windows = cut_evenly(recorded("lab/slow-connect.pcap"), 4)
+    found = [sum(one.id == "slow_connect" for one in window.analyze().findings) for window in windows]
+    assert (found[0], sum(found[1:])) == (1, 0)
+
+
+def test_what_is_no_capture_is_refused() -> None:
+    with piped(b"no capture at all, but long enough for a header") as pipe, pytest.raises(CaptureError):
+        read_whole(pipe)
+    with piped(b"") as pipe, pytest.raises(EmptyCaptureError):
+        read_whole(pipe)
+    with pytest.raises(CaptureError):
+        read_whole(str(RECORDED / "not-there.pcap"))
+
+
+def test_there_is_no_window_before_the_first_cut() -> None:
+    with LiveCapture(recorded("rpc-errors.pcap")) as live:
+        live.read_until(0)
+        with pytest.raises(ValueError, match="no piece"):
+            live.window()
+        live.cut()
+        window = live.window()
+    assert (window.begin_ns, window.tables.capture["packets"]) == (None, 0)
+    assert window.analyze().findings == ()
+
+
+def test_a_pipe_that_stalls_is_read_as_far_as_it_goes() -> None:
+    data = Path(recorded("rpc-errors.pcap")).read_bytes()
+    output, into = os.pipe()
+    with LiveCapture(output) as live:
+        os.write(into, data[:30_000])
+        packets = 0
+        while live.state().packets < packets + 1 and live.read(0.01):
+            pass
+        live.cut()
+        assert live.window().tables.capture["packets"] > 0
+        assert not live.is_over
+        os.close(into)
+        assert not live.read(60)
+    os.close(output)
