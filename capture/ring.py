@@ -123,7 +123,7 @@ class Ring:
         return part if part.packets else None
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Count the bytes of all files."""
         return sum(part.bytes for part in self._parts)
 
@@ -223,7 +223,7 @@ class Ring:
         oldest = min(now_ns - self._keep.age_ns, held_ns)
         for part in [part for part in self._parts if part.last_ns < oldest]:
             self._remove(part)
-        while len(self._parts) > 1 and self.bytes > self._keep.bytes:
+        while len(self._parts) > 1 and self.size > self._keep.bytes:
             self._remove(self._parts[0])
 
     def write_between(self, from_ns: int, to_ns: int, out: IO[bytes], comments: Sequence[Comment]) -> int:
@@ -279,4 +279,4 @@ def _measure(data: bytes | mmap.mmap, begin: int) -> Part:
 
 def _read_time(data: bytes | mmap.mmap, at: int) -> int:
     seconds, nanoseconds = _TIME.unpack_from(data, at)
-    return seconds * 1_000_000_000 + nanoseconds
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)

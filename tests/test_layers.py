@@ -37,6 +37,8 @@ ARROWS = {
     "analyzer.live": "_core analyzer.tables analyzer.model analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.annotate": "_core analyzer.decode",
+    "analyzer.triggers": "_core analyzer.model",
+    "analyzer.intervals": "_core analyzer.tables analyzer.model analyzer.live",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
@@ -57,6 +59,7 @@ ARROWS = {
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
     "reports.scrub": "analyzer.model analyzer.scrub",
     "reports.verify": "_core analyzer.verify reports.shared reports.analysis_json analyzer.model",
+    "reports.live_view": "analyzer.intervals analyzer.model",
     "reports.wireshark": "analyzer.tables analyzer.model reports.shared",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",

@@ -101,7 +101,7 @@ def test_old_packets_go_by_age(folder: Folder, tmp_path: Path) -> None:
     ring.expire(T0 + 24 * S, held_ns=T0 + 18 * S)  # these are to be written
     assert T0 + 17 * S <= kept(tmp_path)[0] <= T0 + 18 * S
     ring.expire(T0 + 60 * S)
-    assert kept(tmp_path) == [] and ring.bytes == 0
+    assert kept(tmp_path) == [] and ring.size == 0
     ring.add(packet(T0 + 60 * S))
     assert kept(tmp_path) == [T0 + 60 * S]
 
@@ -112,8 +112,8 @@ def test_old_packets_go_by_size(folder: Folder, tmp_path: Path) -> None:
     for second in range(50):
         ring.add((HEADER if not second else b"") + b"".join(packet(T0 + second * S, 1000) for _ in range(100)))
         ring.expire(T0 + second * S)
-        assert sum(path.stat().st_size for path in tmp_path.iterdir()) == ring.bytes <= keep.bytes
-    assert ring.bytes > keep.bytes * 9 // 10
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) == ring.size <= keep.bytes
+    assert ring.size > keep.bytes * 9 // 10
     assert kept(tmp_path)[-1] == T0 + 49 * S
 
 

@@ -7,7 +7,7 @@ import pwd
 from contextlib import ExitStack
 
 from ...analyzer.decode.runner import DecodeOptions
-from ...analyzer.live import LiveCapture
+from ...analyzer.live import LiveCapture, LiveOptions
 from ...capture import tcpdump
 from ...capture.streaming import Tee
 from .flight_recorder import FlightRecorder
@@ -34,7 +34,7 @@ class Feed:
             recorder.begin_stream()
             self._tee = Tee(source, recorder.ring, recorder.lock)
             stack.callback(self._tee.close)
-            how = {key: value for key, value in chosen.items() if key in ("ports", "keylog")}
+            how: LiveOptions = {"ports": chosen.get("ports", []), "keylog": chosen.get("keylog", b"")}
             self.live = LiveCapture(self._tee.copy, history=history, **how)
             stack.callback(self.live.close)
             if self._tcpdump:

@@ -77,6 +77,13 @@ class FlightRecorder:
                 problems.append(f"old packets are not removed: {error.strerror}")
         return written, problems
 
+    def measure(self) -> tuple[int | None, int]:
+        """Measure the ring in bytes, None without one, and count the packets that it had no room for."""
+        if self.ring is None:
+            return None, 0
+        with self.lock:
+            return self.ring.size, self.ring.lost_packets
+
     @property
     def refused(self) -> int:
         """Count the moments that were not written because of the limits."""

@@ -41,7 +41,7 @@ class Watch:
             self._recorder = stack.enter_context(closing(FlightRecorder(self._options, self._user)))
             self._feed = self._begin()
             stack.callback(lambda: self._feed.close())
-            self._screen = stack.enter_context(Screen(self._options.source, as_json=self._options.as_json))
+            self._screen = stack.enter_context(Screen(self._options))
             self._stack = stack.pop_all()
         return self
 
@@ -67,7 +67,8 @@ class Watch:
                 self._report(over=not going)
                 going = self._begin_again() if ended else going
         except KeyboardInterrupt:
-            self._report(over=True)
+            self._settle(time.time_ns(), over=True)
+            self._screen.note([*self._written, *self._problems])
             raise
         except CaptureError as error:  # which names the pipe
             raise CaptureError(re.sub(r"^/dev/fd/\d+", self._options.source, str(error))) from None
@@ -97,7 +98,7 @@ class Watch:
 
     def _settle(self, now_ns: int, *, over: bool) -> None:
         """Write what is due; the next report says so."""
-        self._settle(now_ns, over=over)
+        written, problems = self._recorder.settle(now_ns, over=over)
         self._written += written
         self._problems += problems
 
@@ -111,8 +112,8 @@ class Watch:
             now_ns = recent.end_ns
         analysis, packets = recent.analyze(), live.state().packets
         met = self._recorder.judge(now_ns, packets, recent, analysis)
-        written, problems = self._recorder.settle(now_ns, over=over)
-        ring = self._recorder.ring
+        self._settle(now_ns, over=over)
+        ring_bytes, lost = self._recorder.measure()
         interval = Interval(
             time_ns=now_ns,
             packets=packets,
@@ -120,8 +121,8 @@ class Watch:
             methods=measure_methods(windows),
             findings=list_findings(analysis),
             met=tuple(met),
-            ring_bytes=ring.bytes if ring else None,
-            ring_lost_packets=ring.lost_packets if ring else 0,
+            ring_bytes=ring_bytes,
+            ring_lost_packets=lost,
             written=tuple(self._written),
             not_written=self._recorder.refused,
             problems=tuple(self._problems),
