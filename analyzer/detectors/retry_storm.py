@@ -255,13 +255,13 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             f"After {len(rows):,} of {failed:,} failed attempts, most with {status}, the client sent a request of the "
             f"same method and size again, after {_shared.milliseconds(back_off)} in the median. After the end of a "
             f"retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
-            "grpc-previous-rpc-attempts: the application or a proxy makes these retries, not the gRPC library."
+            "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),
         remedies=(_APPLICATION, *_REMEDIES),
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
         verdict=(
             f"{caused}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit the "
-            "retries of the application."
+            "client's retries."
         ),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
@@ -11,6 +13,8 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import idle_connection_cut as detector
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.scenes_dead import reset_watch
 from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = [
@@ -128,6 +132,17 @@ def test_a_silence_begins_with_the_last_bytes_of_either_side(before_ns: int, fir
     tables = tables_of_scene("idle-connection-cut-fires-rst")
     own = tables.closings.peer_time_ns - before_ns
     assert (told(detector, changed(tables, "closings", own_time_ns=own)) is not None) == fires
+
+
+def test_a_watch_that_was_silent_for_an_hour(tmp_path: Path) -> None:
+    """Recorded from the beginning, and from the middle of the silence on, where no silence is known."""
+    packets = reset_watch(3_600 * S, ack=False).packets
+    whole, late = tmp_path / "whole.pcap", tmp_path / "late.pcap"
+    whole.write_bytes(write_pcap(packets))
+    late.write_bytes(write_pcap(packets[-2:]))
+    finding = the_finding(detector, [str(whole)])
+    assert finding.metrics["silence_ns"] == pytest.approx(3_600 * S, rel=0.001)
+    assert found(detector, [str(late)]) is None
 
 
 def test_a_forgotten_connection_with_a_watch() -> None:
