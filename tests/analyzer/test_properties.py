@@ -223,7 +223,9 @@ def test_a_late_beginning_never_invents(folder: Path, conversation: Conversation
     for stream, rpc in rpcs(hold_the_invariants(filed(folder, left))).items():
         assert stream in expected
         assert rpc["method"] in (expected[stream]["method"], None)
-        assert rpc["status"] in (expected[stream]["status"], None)
+        # where the deadline was sent before the capture, the trailers of a late answer are believed
+        unread = rpc["deadline_ns"] is None and expected[stream]["status"] == "DEADLINE_EXCEEDED"
+        assert unread or rpc["status"] in (expected[stream]["status"], None)
 
 
 @settings(max_examples=EXAMPLES)
