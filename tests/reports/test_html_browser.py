@@ -342,7 +342,7 @@ def test_other_recordings(opened: Opened, name: str) -> None:
     if view.locator("button.see[data-packet]").count():
         view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
         view.locator("button.see[data-packet]").first.click()
-        assert view.locator("#details tr.here").count() == 1
+        wait_until(lambda: view.locator("#details tr.here").count() == 1)
 
 
 DRAWN = {
