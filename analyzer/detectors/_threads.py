@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..tables import Ints, Mask, Tables
+from ..tables.durations import total_ns
 from ..tables.processes import PARTS, UNKNOWN, Acts
 from . import _shared
 
@@ -70,12 +71,12 @@ class Spent(Struct, frozen=True, eq=False):
         """Check whether the threads ran most of the time: the process was not stopped then."""
         return self.main is not None and self.main.parts == ("running",)
 
-    def explain(self) -> str:
+    def explain(self, whose: str = "its") -> str:
         """Say in a sentence what the time was."""
         longest = sorted(_REASONS, key=self._sum, reverse=True)[:_SHOWN]
         said = [f"{_shared.milliseconds(self._sum(one))} {one.what}" for one in longest if self.share(one) >= 0.01]
         whole = _shared.milliseconds(float(self.parts.sum()))
-        return f"The scheduler recorded its threads: of {whole} until they sent, {', '.join(said)}."
+        return f"The scheduler recorded {whose} threads: of {whole} until they sent, {', '.join(said)}."
 
     def advise(self) -> str | None:
         """Say what the threads mostly did, and what to do."""
@@ -105,6 +106,17 @@ def read_spent(
     rows = rows[lengths >= np.quantile(lengths, longest)]
     spent = Spent(len(rows), tables.processes.sum_parts(rows))
     return spent if spent.parts[UNKNOWN] <= (1 - _KNOWN) * spent.parts.sum() else None
+
+
+def read_idle(tables: Tables, rows: Ints) -> Spent | None:
+    """Read what led to the sends that ended idle intervals of connections; None unless nearly all is known."""
+    whole_ns = total_ns(tables.turns.idle_ns[rows])
+    return read_spent(tables, 0, lambda acts: np.isin(acts.connection, rows) & (acts.idle == 1), whole_ns)
+
+
+def explain_idle(spent: Spent | None) -> str:
+    """Say what the client's threads did in idle intervals, behind other sentences; nothing if it is not known."""
+    return "" if spent is None else " " + spent.explain("the client's")
 
 
 def explain_lack(tables: Tables) -> str | None:

@@ -55,7 +55,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _settings, _shared, _software, _turns, shared_connection
+from . import _figures, _processes, _settings, _shared, _software, _threads, _turns, shared_connection
 
 ID = "client-idle-gap"
 ABOUT = About(
@@ -110,6 +110,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     seen, held, callers = _turns.measure_gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
     lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
     client, gap = _shared.host(tables, worst, 0), _shared.milliseconds(seen.p50_ns)
+    spent = _threads.read_idle(tables, rows)
     return Finding(
         id=ID,
         title=f"The client leaves a connection with {callers} callers idle for {held:.0%} of the time",
@@ -118,12 +119,13 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
-        metrics=_measure(tables, turn, seen, len(rows)),
+        metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
         evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
         explanation=(
             f"{seen.count:,} times {client} had all responses, nothing was in flight in either direction, and it sent "
             f"nothing for about {gap}, although up to {callers} callers send in step on the connection. "
             f"That is {held:.0%} of the time from the first to the last message. Lengths of the gaps: {seen.classes}."
+            + _threads.explain_idle(spent)
         ),
         remedies=_list_remedies(_shared.implementation(tables, worst, 0)),
         references=(

@@ -72,7 +72,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Mask, Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _settings, _shared, _software, _turns
+from . import _figures, _processes, _settings, _shared, _software, _threads, _turns
 
 ID = "shared-connection"
 ABOUT = About(
@@ -154,6 +154,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
     client = _shared.host(tables, worst, 0)
     remedies = _list_remedies(_shared.implementation(tables, worst, 0))
+    spent = _threads.read_idle(tables, rows)
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
@@ -165,9 +166,11 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         at_least=lost is not None,
-        metrics=_measure(tables, turn, seen, len(rows)),
+        metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
         evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
-        explanation=_explain(tables, turn, seen, client) + ("" if costs else _explain_info(tables, turn, limits)),
+        explanation=_explain(tables, turn, seen, client)
+        + ("" if costs else _explain_info(tables, turn, limits))
+        + _threads.explain_idle(spent),
         remedies=remedies,
         references=(
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',

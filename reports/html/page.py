@@ -145,7 +145,7 @@ def _encode_json(value: Any) -> str:
 
 def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
-    for name in ("rpcs", "waits", "steps", "frames", "packets", "spans"):
+    for name in ("rpcs", "waits", "frames", "packets", "spans", "steps"):
         table = getattr(page, name)
         columns = {
             field: getattr(table, field)

@@ -140,6 +140,21 @@ def test_reports_show_the_parts() -> None:
     assert "| `client.other_processes` |" in markdown.render(analysis, version="0")
 
 
+@pytest.mark.parametrize("finding_id", ["shared-connection", "client-idle-gap"])
+def test_findings_about_idle_intervals_say_what_the_clients_threads_did(finding_id: str) -> None:
+    recorded, plain = (
+        next(one for one in analysis.findings if one.id == finding_id)
+        for analysis in (joined("one-connection"), analyze([capture("one-connection")]))
+    )
+    assert recorded.confidence == plain.confidence, "more connections may be slower all the same"
+    words = (
+        "The scheduler recorded the client's threads: of 44 ms until they sent, 27 ms work, 11 ms waits for a processor"
+    )
+    assert words in recorded.explanation
+    assert "scheduler" not in plain.explanation
+    assert recorded.metrics["thread_running_ns"] > recorded.metrics["client_held_ns"] / 2
+
+
 def test_only_a_record_rules_out_what_it_shows() -> None:
     of = {"processor-saturated", "cpu-quota"}
     assert not {name for name, *_ in list_ruled_out(analyze([capture("own-connections")]))} & of

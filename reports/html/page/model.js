@@ -7,7 +7,7 @@ const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
 
 function modelOf(facts, tables) {
   const by = {};
-  for (const name of ["rpcs", "waits", "steps", "frames", "packets", "spans"]) by[name] = grouped(tables[name]);
+  for (const name of ["rpcs", "waits", "frames", "packets", "spans", "steps"]) by[name] = grouped(tables[name]);
   const connections = new Map(facts.connections.map(([number, start, end, ends, rpcs, vantage]) => [number, { number, start, end, ends, rpcs, vantage }]));
   for (const number of by.rpcs.keys()) {
     if (!connections.has(number)) connections.set(number, spanOf(number, tables.rpcs, by.rpcs.get(number)));
