@@ -156,14 +156,14 @@ pub const BARE_CONNECTIONS: usize = 16_384;
 /// Connections without payload beyond those that are remembered, the last ones, some 400 bytes each: at 100,000 SYNs a
 /// second their payload has a third of a second to come.
 pub const BARE_UNLISTED: usize = 32_768;
-/// Time without a packet after which a run that goes on forgets a connection, nanoseconds: 2 hours, after which TCP's
-/// keep-alive asks whether the peer is there (RFC 9293 section 3.8.4, Linux `net.ipv4.tcp_keepalive_time`).
+/// Time without a packet after which a live run forgets a connection, nanoseconds: 2 hours, after which TCP's keep-alive asks
+/// whether the peer is there (RFC 9293 section 3.8.4, Linux `net.ipv4.tcp_keepalive_time`).
 pub const LIVE_IDLE: i64 = 7_200_000_000_000;
-/// Numbers of packets that it gives before it begins anew, as with another capture: 6 hours at 200,000 packets a second.
-pub const LIVE_PACKETS: u32 = u32::MAX - 1;
-/// Time for which it waits for the answer to a DNS question, nanoseconds: 30 s, the longest timeout of resolv.conf(5).
+/// Packets that a live run numbers before it begins anew, as with another capture: 6 hours at 200,000 packets a second.
+pub const LIVE_PACKETS: u32 = 4_294_967_294;
+/// Time for which a live run waits for the answer to a DNS question, nanoseconds: 30 s, the longest timeout of resolv.conf(5).
 pub const LIVE_QUESTION: i64 = 30_000_000_000;
-/// Time for which such a run waits for late packets of a connection that is over, nanoseconds: 1 s, RFC 6298's first
+/// Time for which a live run waits for late packets of a connection that is over, nanoseconds: 1 s, RFC 6298's first
 /// retransmission timeout. Those that come still later are counted, up to the cut after the next one.
 pub const LIVE_LINGER: i64 = 1_000_000_000;
 /// Segments without payload kept of such a connection: Linux sends seven SYNs (`net.ipv4.tcp_syn_retries`) and six

@@ -24,6 +24,7 @@ use crate::tls::KeyLog;
 
 mod annotating;
 mod errors;
+mod key_logs;
 mod live;
 mod processes;
 mod results;
@@ -31,6 +32,7 @@ mod scrubbing;
 
 use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cannot_open};
+use key_logs::leading_secrets;
 use live::Live;
 use processes::{ProcessRecord, TracePages};
 use results::{capture, rpc_rows, settled, tables, to_dict};
@@ -240,20 +242,6 @@ impl Run {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Key logs that pcapng files hold before their first packet, where tools put them. Standard input is not read for
-/// them, and what cannot be opened is told when it is read.
-fn leading_secrets(paths: &[String]) -> Vec<Vec<u8>> {
-    const NSS_KEY_LOG: u32 = 0x544c_534b;
-    let of_file = |path: &String| {
-        let mut reader = CaptureReader::open(vec![Source::Path(PathBuf::from(path))]).ok()?;
-        reader.next_packet();
-        let kept = reader.info().secrets.iter().filter(|secrets| secrets.kind == NSS_KEY_LOG);
-        Some(kept.map(|secrets| secrets.data.clone()).collect::<Vec<_>>())
-    };
-    let regular = |path: &&String| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    paths.iter().filter(regular).filter_map(of_file).flatten().collect()
 }
 
 fn spilling(error: std::io::Error) -> PyErr {

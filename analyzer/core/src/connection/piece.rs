@@ -28,10 +28,12 @@ impl Connection {
         self.before.as_ref().map_or(self.tcp.counters, |before| self.tcp.counters.since(&before.counters))
     }
 
-    /// Whether there is nothing to report: no packet since the last cut, and no open RPC.
+    /// Whether there is nothing to report: no packet since the last cut, and no open RPC. The packet with the latest time
+    /// is not always the last one.
     pub fn is_quiet(&self) -> bool {
-        self.before.as_ref().is_some_and(|before| self.tcp.last.packet <= before.cut)
-            && self.content.http2.application.open_rpcs == 0
+        let Counters { packets, duplicates, .. } = self.counters();
+        let is_silent = self.before.as_ref().is_some_and(|before| self.tcp.last.packet <= before.cut);
+        is_silent && packets == [0; 2] && duplicates == 0 && self.content.http2.application.open_rpcs == 0
     }
 
     /// The time of its last packet.

@@ -13,7 +13,7 @@ use crate::store::context::Options;
 use crate::tls::KeyLog;
 
 use super::errors::cannot_open;
-use super::leading_secrets;
+use super::key_logs::leading_secrets;
 use super::results::{capture, tables};
 
 /// A capture that is read in a thread of its own while it is recorded; see `analyzer/live.py`.

@@ -94,8 +94,6 @@ pub fn join_repeated(cx: &mut Context) {
         };
     }
     join!(connection_methods, |row| (row.connection, row.method), |_, after| after);
-    join!(unanswered, |row| (row.connection, row.direction), |_, after| after);
-    join!(undelivered, |row| (row.connection, row.direction), |_, after| after);
     join!(idles, |row| (row.connection, row.length_class), join_idles);
     join!(records, |row| (row.connection, row.direction), join_records);
 }

@@ -1,6 +1,6 @@
 //! The time between two cuts of a run that goes on, and several of them joined.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::connection::Ended;
 use crate::store::context::Context;
@@ -68,6 +68,7 @@ pub fn join_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<(Finis
     };
     joined.cx.unpack();
     joined.add_connections(&first.told, None);
+    joined.add_unanswered(first);
     let mut last = first;
     for piece in pieces {
         joined.add(piece);
@@ -123,8 +124,15 @@ impl Joined {
         done.unpack();
         let numbers = self.numbers(&piece.told);
         done.renumber_connections(&numbers);
+        let told: HashSet<u32> = numbers.iter().copied().collect();
+        let others = |connections: &[u32]| {
+            (0..).zip(connections).filter(|(_, one)| !told.contains(one)).map(|(row, _)| row).collect::<Vec<u32>>()
+        };
+        self.cx.unanswered.arrange(&others(&self.cx.unanswered.connection));
+        self.cx.undelivered.arrange(&others(&self.cx.undelivered.connection));
         let agents = absorb(&mut self.cx, done);
         self.add_connections(&piece.told, Some(&agents));
+        self.add_unanswered(piece);
         self.counts.absorb(&piece.counts);
         self.questions.absorb(piece.questions.clone());
         let mut errors = piece.icmp_errors.clone();
@@ -158,10 +166,21 @@ impl Joined {
         }
     }
 
-    /// Adds what is open at the end of the last piece.
+    /// Adds what was not answered at the end of a piece: it stays so until the connection has packets again.
+    fn add_unanswered(&mut self, piece: &Piece) {
+        let Context { unanswered, undelivered, .. } = &piece.open;
+        let mut open =
+            Context { unanswered: unanswered.clone(), undelivered: undelivered.clone(), ..Context::default() };
+        open.renumber_connections(&self.numbers(&piece.told));
+        self.cx.unanswered.append(&mut open.unanswered);
+        self.cx.undelivered.append(&mut open.undelivered);
+    }
+
+    /// Adds what else is open at the end of the last piece.
     fn add_open(&mut self, last: &Piece) {
         let mut open = last.open.clone();
         open.unpack();
+        (open.unanswered, open.undelivered) = Default::default();
         open.renumber_connections(&self.numbers(&last.told));
         absorb(&mut self.cx, open);
         for one in &last.told {

@@ -56,6 +56,9 @@ fn comparable(mut analysis: Analysis) -> Vec<String> {
         let (rpcs, row) = (&analysis.cx.rpcs, row as usize);
         (rpcs.first_packet[row], rpcs.stream[row])
     });
+    for rpc in &mut analysis.cx.failures.rpc {
+        *rpc = order.iter().position(|row| row == rpc).map_or(u32::MAX, |place| place as u32);
+    }
     analysis.cx.rpcs.arrange(&order);
     analysis.cx.rpc_sizes.arrange(&order);
     let named = |line: String| {
