@@ -164,7 +164,8 @@ class Recording:
     def _trace(self, stack: contextlib.ExitStack) -> None:
         """Start recording threads if that is wanted and possible."""
         output, plan = self._output, self.plan
-        if plan.processes == "off":
+        overwrites = plan.rotate is not None and plan.rotate.files is not None  # and connections lose their openings
+        if plan.processes == "off" or (plan.processes == "auto" and overwrites):
             return
         if output is None or output.device or not (plan.arguments or plan.pids):
             if plan.processes != "auto":

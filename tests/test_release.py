@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,24 @@ def test_what_does_not_fit_is_not_released(project: Path, tag: str, changelog: s
     (project / "CHANGELOG.md").write_text(changelog)
     done = run("release-version", folder=project, GITHUB_REF_TYPE="tag", GITHUB_REF_NAME=tag)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", why + "\n")
+
+
+@pytest.mark.parametrize(
+    ("tag", "why"),
+    [
+        ("manylinux_2_31_x86_64", "docs/versions.md promises another tag"),
+        ("linux_x86_64", "docs/versions.md promises another tag"),
+        ("manylinux2014_x86_64.manylinux_2_17_x86_64", "no man/man1/grpcdiag.1"),
+        ("musllinux_1_2_aarch64", "no man/man1/grpcdiag.1"),
+    ],
+)
+def test_a_wheel_for_fewer_systems_or_without_its_data_is_not_released(project: Path, tag: str, why: str) -> None:
+    wheel = project / "dist" / f"grpcdiag-0.2.0-cp311-abi3-{tag}.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("grpcdiag/__init__.py", "")
+    done = run("try-wheels", folder=project)
+    assert (done.returncode, done.stderr) == (1, f"dist/{wheel.name}: {why}\n")
 
 
 def test_the_notes_are_the_section_of_the_version(project: Path) -> None:

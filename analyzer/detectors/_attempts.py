@@ -20,6 +20,8 @@ NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
 """Values of `Setups.client_begins` and `server_begins`."""
 OFFERS_H2 = 2
 """Bit of `Connections.tls_alpn`: the client offers HTTP/2."""
+REPORTS = 2
+"""ICMP errors about the SYNs of one attempt that the text names."""
 NO_ALERT = 255
 """`Setups.alert` without an alert."""
 
@@ -142,13 +144,13 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
 
 
 def _describe_error(tables: Tables, connection: int) -> str:
-    error = _icmp.find_error(tables, connection, 0, 0, too_big=False)
-    if error is None:
+    errors = _icmp.find_errors(tables, connection, 0, 0, too_big=False)[:REPORTS]
+    if not errors:
         return "did not answer the SYN"
-    named, reporter = _icmp.name_error(tables, error), _icmp.name_reporter(tables, error)
-    if reporter == tables.addresses[int(tables.connections.server_ip[connection])]:
-        return f"answered the SYN with {named}"
-    return f"did not answer the SYN, but {reporter} did: {named}"
+    first, *_ = names = [(_icmp.name_reporter(tables, error), _icmp.name_error(tables, error)) for error in errors]
+    if first[0] == tables.addresses[int(tables.connections.server_ip[connection])]:
+        return f"answered the SYN with {first[1]}"
+    return "did not answer the SYN, but " + " and ".join(f"{reporter} did: {named}" for reporter, named in names)
 
 
 def list_ends(tables: Tables, connections: Ints, most: int = 3) -> str:

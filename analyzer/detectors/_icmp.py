@@ -45,12 +45,17 @@ def is_unrouted(tables: Tables, row: int) -> bool:
     return (int(tables.icmp_errors.kind[row]), int(tables.icmp_errors.code[row])) in UNROUTED
 
 
-def find_error(tables: Tables, connection: int, direction: int, since_ns: int, *, too_big: bool) -> int | None:
-    """Find the first kind of error about the packets of one side that came at `since_ns` or later; None for none."""
+def find_errors(tables: Tables, connection: int, direction: int, since_ns: int, *, too_big: bool) -> list[int]:
+    """Find the kinds of errors about the packets of one side that came at `since_ns` or later."""
     errors = tables.icmp_errors
     about = (errors.connection == connection) & (errors.direction == direction) & (errors.last_time_ns >= since_ns)
-    rows: Ints = np.flatnonzero(about & (mark_too_big(tables) == too_big))
-    return int(rows[0]) if len(rows) else None
+    rows: list[int] = np.flatnonzero(about & (mark_too_big(tables) == too_big)).tolist()
+    return rows
+
+
+def find_error(tables: Tables, connection: int, direction: int, since_ns: int, *, too_big: bool) -> int | None:
+    """Find the first of these kinds; None for none."""
+    return next(iter(find_errors(tables, connection, direction, since_ns, too_big=too_big)), None)
 
 
 def name_error(tables: Tables, row: int) -> str:

@@ -30,7 +30,7 @@ WITHIN_NS = 1_000_000_000
 
 
 class Repeated(Struct, frozen=True, eq=False):
-    """Calls of one method whose requests are sent again after a failure, and only then."""
+    """Calls of one method whose requests are repeated after a failure, and only then."""
 
     method: int
     failed: Ints

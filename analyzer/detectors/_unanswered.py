@@ -172,7 +172,7 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     )
     if (error := find_error(tables, row)) is not None:
         yield _icmp.show_error(tables, error, int(u.first_time_ns[row]))
-    if (closing := find_closing(tables, row)) is not None:
+    if (closing := find_closing(tables, row)) is not None and not begins_with_fin(tables, row):
         yield Evidence(
             int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} gives up"
         )

@@ -229,8 +229,8 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of {ends}: connection {row}")
     what = _attempts.describe(tables, row, kind)
     if kind == "unreachable":
-        error = _icmp.find_error(tables, row, 0, 0, too_big=False)
-        yield from [] if error is None else [_icmp.show_error(tables, error, 0)]
+        for error in _icmp.find_errors(tables, row, 0, 0, too_big=False)[: _attempts.REPORTS]:
+            yield _icmp.show_error(tables, error, 0)
         return
     packet, time = {
         "refused": (s.reset_packet, s.reset_time_ns),

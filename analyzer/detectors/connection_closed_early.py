@@ -22,7 +22,8 @@ limit. The last stream of a GOAWAY tells the requests: clients number streams 1,
 When it cannot tell
 -------------------
 When packets around the end are missing: a response may have been among them, and such RPCs are left out. A RST that
-a firewall or a load balancer sends in the name of one side looks like that side's.
+a firewall or a load balancer sends in the name of one side looks like that side's. A RST without ACK is sent by an end
+that does not know the connection (RFC 9293 section 3.5.2), so nobody closed it there.
 
 What would refute it
 --------------------
@@ -259,7 +260,7 @@ def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severit
 def _describe_end(tables: Tables, end: _End) -> str:
     """Say how one connection ended."""
     connections, by = tables.connections, int(tables.connections.closed_by[end.connection])
-    closer = f"{host(tables, end.connection, by)} closed it" if by < 2 else "its close is not in the capture"
+    closer = _name_closer(tables, end.connection, by) if by < 2 else "its close is not in the capture"
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
@@ -271,6 +272,17 @@ def _describe_end(tables: Tables, end: _End) -> str:
         f"{sender} sent GOAWAY {_name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age} with "
         f"{rpcs} open."
     )
+
+
+def _name_closer(tables: Tables, connection: int, by: int) -> str:
+    """Say who closed a connection. A RST without ACK is no close, but of an end that does not know the connection."""
+    c, side = tables.closings, host(tables, connection, by)
+    rows = np.flatnonzero((c.connection == connection) & (c.direction == by))
+    if not len(rows):
+        return f"{side} closed it"
+    first = rows[np.argmin(c.packet[rows])]
+    unknown = c.reset[first] and not c.acknowledges[first]
+    return f"a RST without ACK with the address of {side} ended it" if unknown else f"{side} closed it"
 
 
 def _name_code(tables: Tables, goaway: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,12 @@ SCHEMA = "grpcdiag.processes/1"
 """Name and version of a record's structure."""
 MOST_UNCERTAIN_NS = 50_000
 """Most that the clocks' offset may be uncertain by, or change: packets and events lie some microseconds apart."""
-
+_NEEDED = {
+    "sched_switch": ("prev_pid", "prev_state", "next_pid"),
+    "sched_waking": ("pid",),
+    "task_newtask": ("pid", "clone_flags", "comm"),
+}
+"""Events and fields without which ways to sends would be wrong; without those of sockets there are no ways."""
 
 _Thread = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 _Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
@@ -101,6 +107,8 @@ def read_record(content: bytes) -> ProcessRecord:
     drift = abs(footer.offset_ns - header.offset_ns) + footer.uncertainty_ns + header.uncertainty_ns
     if drift > MOST_UNCERTAIN_NS:
         raise RecordError(f"its clock and the capture's moved by {drift / 1000:,.0f} µs against each other")
+    if lacking := _find_lacking(header.formats):
+        raise RecordError(f"its kernel does not describe {lacking}, which is needed")
     events = _core.ProcessRecord(list(header.formats), [(t, p, n[:16]) for t, p, n in header.tasks], blocks)
     losses, has_more, damaged, count = events.counts()
     if has_more:
@@ -119,6 +127,18 @@ def read_record(content: bytes) -> ProcessRecord:
         lost_events=footer.lost_events,
         cost_ns=footer.cost_ns,
     )
+
+
+def _find_lacking(formats: Sequence[str]) -> str | None:
+    """Find an event or a field that the kernel does not describe."""
+    described = {text.partition("\n")[0].removeprefix("name: "): text for text in formats}
+    for event, fields in _NEEDED.items():
+        if event not in described:
+            return event
+        known = set(re.findall(r"\b(\w+)(?:\[\d+\])?;\s*offset:", described[event]))
+        if missing := set(fields) - known:
+            return f"{event}.{min(missing)}"
+    return None
 
 
 def _split(content: bytes) -> Iterator[tuple[bytes, bytes]]:

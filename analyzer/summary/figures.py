@@ -347,7 +347,7 @@ def why_no_grpc(tables: Tables) -> str:
         links = ", ".join(str(number) for number in capture["link_types"])
         return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
     if not capture["tcp_packets"]:
-        return f"none of the {capture['packets']:,} packets is TCP"
+        return f"no TCP was seen in {count(int(capture['packets']), 'packet')}"
     begun = tls.find_facts(tables)
     unread = tuple(one for one in begun if not one.is_unfinished)
     if unread:
@@ -364,8 +364,8 @@ def why_no_grpc(tables: Tables) -> str:
         return f"{count(len(begun), 'TLS handshake')} began and did not finish: nothing was sent over TLS"
     if not (protocol == HTTP2).any():
         connections = len(protocol) + capture["connections_not_listed"]
-        http1 = _name_http1(tables)
-        return f"none of the {connections:,} TCP connections is HTTP/2{http1}; use --port N to read port N as HTTP/2"
+        what = count(connections, "TCP connection")
+        return f"no HTTP/2 was seen on {what}{_name_http1(tables)}; use --port N to read port N as HTTP/2"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (

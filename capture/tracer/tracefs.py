@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 ROOTS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 PREFIX = "grpcdiag-"
+FOLDER = "/capture/tracer"
+"""The end of the program's path in the command line of every tracer, wherever grpcdiag is installed."""
 OPTIONAL = {"sock_send_length", "sys_enter_futex", "task_rename"}
 PERIOD_S = 0.02
 """Time between two drains."""
@@ -103,8 +105,9 @@ def remove_stale(root: str) -> None:
 def is_tracer(pid: int) -> bool:
     """Check whether a number is that of a running tracer; another process or thread may have got it since."""
     try:
-        is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid()
-        return is_ours and os.path.dirname(__file__) in read(f"/proc/{pid}/cmdline").split("\0")
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return False
+        return any(word.endswith(FOLDER) for word in read(f"/proc/{pid}/cmdline").split("\0"))
     except OSError:
         return False
 

@@ -28,7 +28,7 @@ MOST_PROCESSES = 100
 MOST_CHARTS = 8
 """Most methods whose distribution is drawn."""
 LEAST_DRAWN = 5
-"""Fewest RPCs of a distribution that is drawn; with fewer the quantiles say as much."""
+"""Fewest RPCs whose latency is drawn; with fewer the tables say as much."""
 MOST_DARK = 0.1
 """Largest share of unexplained RPC time with which a capture without findings is shown as fine."""
 SLOWEST = 15
@@ -66,6 +66,11 @@ def main_number(analysis: Analysis) -> int:
     """Number the verdict's finding as the page does, from 1; 0 for none."""
     found = [number for number, finding in enumerate(ranked(analysis), 1) if finding is find_main(analysis)]
     return found[0] if found else 0
+
+
+def shows_latency(analysis: Analysis) -> bool:
+    """Say whether there are enough RPCs to draw their latency."""
+    return bool(analysis.budget) and analysis.totals.rpcs >= LEAST_DRAWN
 
 
 def covers_all(picture: Picture | None, page: PageData) -> bool:

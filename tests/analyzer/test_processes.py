@@ -148,6 +148,7 @@ def test_only_a_record_rules_out_what_it_shows() -> None:
     assert re.fullmatch(r"0\.0% of the \d+ ms in which recorded threads had to act", figures["cpu-quota"])
 
 
+FORMATS = json.loads(blocks(record("one-connection"))[0][1])["formats"]
 DOUBTS = {
     "cut": (record("one-connection")[:-100], "it is cut"),
     "full": (changed(-1, cut=True), "it is cut"),
@@ -159,7 +160,17 @@ DOUBTS = {
     "throttled": (changed(-1, quotas=[{"process": 1, "throttled": [[2**70, 2**70]]}]), "does not describe a recording"),
     "offset": (changed(0, offset_ns=2**63), "does not describe a recording"),
     "types": (changed(0, offset_ns="x"), "does not describe a recording"),
-    "formats": (changed(0, formats=["name: nothing"]), "it has no events"),
+    "formats": (changed(0, formats=["name: nothing"]), "does not describe sched_switch, which is needed"),
+    "numbers": (changed(0, formats=[text.replace("ID: ", "ID: 1") for text in FORMATS]), "it has no events"),
+    "switches": (
+        changed(0, formats=[text for text in FORMATS if "sched_switch" not in text]),
+        "describe sched_switch,",
+    ),
+    "states": (
+        changed(0, formats=[text.replace("prev_state", "state") for text in FORMATS]),
+        "sched_switch.prev_state,",
+    ),
+    "threads made": (changed(0, formats=[text.replace("task_newtask", "x") for text in FORMATS]), "task_newtask,"),
     "damage": (together([(k, c[:9] if k == b"P" else c) for k, c in blocks(record("slow-pool"))]), "pages are damaged"),
     "nothing": (b"", "it is not a record of"),
 }

@@ -38,6 +38,12 @@ def test_a_consequence_leaves_its_time_to_the_cause() -> None:
     assert (consequence.part_of, consequence.lost_ns, consequence.share) == ("shared-connection", None, None)
 
 
+@pytest.mark.parametrize(("cause", "severity"), [("cpu-quota", "info"), ("shared-connection", "warning")])
+def test_what_a_process_record_explains_is_no_second_warning(cause: str, severity: str) -> None:
+    linked = link_findings([finding(cause), finding("client-idle-gap")], ABOUTS)
+    assert [(f.part_of, f.severity) for f in linked if f.id == "client-idle-gap"] == [(cause, severity)]
+
+
 @pytest.mark.parametrize(
     "cause",
     [finding("shared-connection", scope=Scope((1,), ())), finding("shared-connection", severity="info")],

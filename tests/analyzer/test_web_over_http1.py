@@ -68,7 +68,7 @@ def test_each_request_is_an_rpc() -> None:
 
 
 def test_plain_http1_is_another_protocol() -> None:
-    with pytest.raises(NoGrpcError, match="none of the 1 TCP connections is HTTP/2"):
+    with pytest.raises(NoGrpcError, match="no HTTP/2 was seen on 1 TCP connection;"):
         analyze([JSON])
     connections = decode([JSON]).connections
     assert PROTOCOLS[connections.protocol[0]] == "other"

@@ -23,6 +23,7 @@ from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.capture import ending, processes, recording
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan
+from grpcdiag.capture.tcpdump import Rotation
 from grpcdiag.capture.thread_times import ThreadTimes
 from grpcdiag.capture.tracer import quota as quotas
 from grpcdiag.capture.tracer import tracefs
@@ -159,20 +160,19 @@ def test_only_what_the_user_can_change_is_said_by_default(
     assert isinstance(raised.value, processes.UnsuitableError) != changeable
 
 
-FAILURES = {
-    "it cannot start": ("exit 3", "the tracer does not answer"),
-    "it refuses": ("echo not here >&2; exit 1", "not here"),
-    "it hangs at its start": ("exec sleep 600", "the tracer does not answer"),
-    "it fails as soon as it runs": ("echo ready >&2; exit 3", "exit code 3"),
-    "it is killed": ("echo ready >&2; kill -KILL $$", "exit code -9"),
-    "it fails at its end": ("echo ready >&2; cat > /dev/null; echo disk full >&2; exit 1", "disk full"),
-    "it hangs at its end": ("echo ready >&2; exec sleep 600", "exit code -9"),
+FAILURES: dict[str, tuple[processes.Detail, str, str]] = {
+    "it cannot start": ("auto", "exit 3", "the tracer does not answer"),
+    "it refuses": ("on", "echo not here >&2; exit 1", "not here"),
+    "it hangs at its start": ("auto", "exec sleep 600", "the tracer does not answer"),
+    "it fails as soon as it runs": ("on", "echo ready >&2; exit 3", "exit code 3"),
+    "it is killed": ("auto", "echo ready >&2; kill -KILL $$", "exit code -9"),
+    "it fails at its end": ("on", "echo ready >&2; cat > /dev/null; echo disk full >&2; exit 1", "disk full"),
+    "it hangs at its end": ("auto", "echo ready >&2; exec sleep 600", "exit code -9"),
 }
 """What the tracer may do instead of recording, and what is said of it."""
 
 
-@pytest.mark.parametrize("detail", ["auto", "on"])
-@pytest.mark.parametrize(("script", "why"), FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize(("detail", "script", "why"), FAILURES.values(), ids=FAILURES)
 def test_a_tracer_that_fails_changes_nothing_else(
     detail: processes.Detail, script: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,6 +514,18 @@ def test_without_a_record_of_threads_their_times_are_recorded(tmp_path: Path, mo
         plan = Plan(command, str(tmp_path / "run.pcap"), "lo", "port 1", (1,), processes=detail, patience_s=0)
         recording.record(plan, str)
         assert ("threads" in sidecar(tmp_path / "run.pcap")) == expected
+
+
+def test_beside_a_ring_of_files_no_threads_are_recorded_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_record()
+    made: list[object] = []
+    monkeypatch.setattr(processes, "Tracer", lambda *words, **options: made.append(words))
+    monkeypatch.setattr(ending, "BLOCK_S", 0)
+    plan = Plan(("true",), str(tmp_path / "run.pcap"), "lo", "port 1", (1,), rotate=Rotation(1, 2), patience_s=0)
+    assert recording.record(plan, str).code == 0
+    assert not made
 
 
 def _refuse() -> str:

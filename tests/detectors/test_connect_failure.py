@@ -175,6 +175,15 @@ def test_errors_of_different_words_are_told_apart(tmp_path: Path) -> None:
     assert "7 ICMP errors are beyond the number that is kept, and not reported" in figures.quality(more).warnings
 
 
+def test_two_reports_about_one_attempt_are_named(tmp_path: Path) -> None:
+    syn = packet(START_NS, 41_000, SYN)
+    path = file_of(tmp_path, [syn, icmp_error(syn, MS, 1), icmp_error(syn, 2 * MS, 13)])
+    finding = the_finding(detector, [path])
+    assert finding.metrics["attempts"] == 1
+    assert "host unreachable (ICMP type 3 code 1) and 10.0.0.9 did: communication" in finding.title
+    assert [shown.packet for shown in finding.evidence] == [1, 2, 3]
+
+
 def test_an_icmp_error_about_another_connection_or_the_size_is_none(tmp_path: Path) -> None:
     syn = packet(START_NS, 41_000, SYN)
     other, large = icmp_error(packet(START_NS, 41_001, SYN), MS, 1), icmp_error(syn, MS, 4, mtu=1_400)

@@ -168,6 +168,17 @@ def test_calls_that_were_reset_before_a_goaway_for_too_much(tmp_path: Path, code
     assert ("had reset" in explained) == bool(says)
 
 
+@pytest.mark.parametrize(
+    ("scene", "says"),
+    [
+        ("idle-connection-cut-fires-watch", "a RST without ACK with the address of server 10.0.0.2 ended it"),
+        ("idle-connection-cut-quiet-abort", "server 10.0.0.2 closed it"),
+    ],
+)
+def test_an_end_that_does_not_know_the_connection_did_not_close_it(scene: str, says: str) -> None:
+    assert says in must(connection_closed_early, tables_of_scene(scene)).explanation
+
+
 def test_calls_that_a_goaway_refused_are_not_lost() -> None:
     """They were not processed: they are `abrupt-goaway`."""
     assert told(connection_closed_early, tables_of_scene("abrupt-goaway-refuses")) is None

@@ -100,7 +100,7 @@ def test_which_failures_are_sent_again() -> None:
     for status, confidence in ((14, "medium"), (4, "low"), (5, None)):  # a deadline may end a long poll
         finding = told(detector, changed(tables, "repeats", status=failed * status))
         assert (finding.confidence if finding else None) == confidence
-    never = np.tile(np.flatnonzero(failed)[:1], 11)  # more calls that fail once, and are not sent again
+    never = np.tile(np.flatnonzero(failed)[:1], 11)  # more calls that fail once, and are not repeated
     for more, fires in ((10, True), (11, False)):
         rows = np.r_[np.arange(len(failed)), never[:more]]
         alone = np.r_[r.next_stream, np.zeros(more)]

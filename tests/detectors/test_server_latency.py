@@ -80,6 +80,21 @@ def test_a_server_that_is_slow_alike_is_named_without_a_warning() -> None:
     assert "Less important: slow-start-after-idle costs 3%." in analysis.verdict.text
 
 
+@pytest.mark.parametrize(
+    ("server", "todo"),
+    [
+        ("nginx/1.22.1", "nginx passes calls on: capture behind it, too."),
+        ("somebody/1.0", "Trace calls inside it: packets do not show its handlers, queues and backends."),
+    ],
+)
+def test_a_proxy_is_not_taken_for_the_handler(server: str, todo: str) -> None:
+    tables = decode([recorded("wild/otlp-slow.pcap.zst")])
+    named = replace(tables, agents=(*tables.agents, server))
+    found = must(server_latency, changed(named, "connections", server_agent=[len(tables.agents)]))
+    assert found.verdict.endswith(todo)
+    assert ("handler" in found.remedies[0].knob) == (server != "nginx/1.22.1")
+
+
 def test_synthetic_tail() -> None:
     capture = synthetic("failures-slow-tail")
     found = must(server_latency, decode([capture.file]))

@@ -356,9 +356,9 @@ def test_both_ends() -> None:
     assert "Both ends" in text and "network_up" in text and "no drift visible" in text
 
 
-@pytest.mark.parametrize(("name", "over_time"), [("rtt205-go-16000", 1), ("rpc-errors", 0)])
+@pytest.mark.parametrize(("name", "over_time"), [("rtt205-go-16000", 1), ("rpc-errors", 0), ("too-many-pings", 0)])
 def test_latencies_are_drawn_once(name: str, over_time: int) -> None:
-    """The verdict of the second is about failed calls, and its picture shows the latency of every call."""
+    """The verdict's picture of the second shows the latency of every call; the third has two calls."""
     text = html.render(*made(recorded(f"{name}.pcap")))
     assert text.count('data-picture="0"') == over_time
 
