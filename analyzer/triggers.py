@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -64,12 +65,14 @@ class Trigger(Struct, frozen=True):
         return None
 
     def _judge_statuses(self, methods: Sequence[MethodFacts]) -> str | None:
-        counts = [(name, count) for one in methods for name, count in one.statuses.items() if name != "not_seen"]
-        ended = sum(count for _, count in counts)
-        met = sum(count for name, count in counts if name in self.statuses)
-        if not ended or met / ended <= self.limit:
+        counts: Counter[str] = Counter()
+        for one in methods:
+            counts.update(one.statuses)
+        ended = counts.total() - counts["not_seen"]
+        found = Counter({name: count for name, count in counts.items() if name in self.statuses})
+        if not ended or found.total() / ended <= self.limit:
             return None
-        return f"{met:,} of {ended:,} calls ended with {' or '.join(sorted(self.statuses)[:3])}"
+        return f"{found.total():,} of {ended:,} calls ended with {', '.join(name for name, _ in found.most_common(3))}"
 
 
 def parse(text: str, ids: Sequence[str]) -> Trigger:

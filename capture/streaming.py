@@ -11,7 +11,8 @@ from .ring import Ring
 from .tcpdump import start_deaf
 
 _PIECE = 1 << 18
-_PATIENCE_S = 2.0
+_PATIENCE_S = 0.5
+"""Longest time for the rest of a stream whose writer has ended; another stream may go on."""
 
 
 class Tee:
@@ -39,15 +40,17 @@ class Tee:
         os.close(self._source)
 
     def _keep(self, piece: bytes) -> None:
-        if self._ring is None or self.error:
-            return
         with self._lock:
+            if self._ring is None or self.error:
+                return
             try:
                 self._ring.add(piece)
             except RecordingError as error:
                 self.error = error
 
     def close(self) -> None:
-        """Wait for the end of the stream, whose writer has ended, and close the copy."""
+        """Take what is left of a stream that has ended, and close the copy."""
         os.close(self.copy)
         self._thread.join(_PATIENCE_S)
+        with self._lock:
+            self._ring = None

@@ -31,6 +31,7 @@ COMMANDS = (
     "timeline",
     "explain",
     "verify",
+    "watch",
 )
 TABLES = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 PCAP_HEADER = 24

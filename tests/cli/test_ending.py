@@ -49,6 +49,7 @@ READS_A_PIPE: dict[str, list[str]] = {
     "annotate": ["annotate", "-", "-o", "OUT/old"],
     "attach": ["attach", "-", "-o", "OUT/new.zip"],
     "verify": ["verify", "-", "-o", "OUT/old"],
+    "watch": ["watch", "-", "--json"],
 }
 
 
@@ -146,7 +147,7 @@ def waiting(pipe: int) -> int:
 def need(name: str) -> None:
     if name.startswith("verify"):
         require_tool("tshark")
-    if name.startswith(("capture, tcpdump", "capture -")):
+    if name.startswith(("capture, tcpdump", "capture -", "watch, tcpdump")):
         require_tool("tcpdump")
 
 
@@ -236,6 +237,8 @@ MOMENTS: dict[str, tuple[list[str], str, str, int]] = {
     "lab": (["lab"], IMPORTED, "lab/cases/__", 1),
     "capture": (["capture", "-o", "OUT/new", "--", "true"], IMPORTED, "/recording.", 1),
     "capture, tcpdump": (["capture", "-o", "OUT/new", "--", "true"], "subprocess.Popen", "guard.py", 1),
+    "watch": (["watch", "--json", "-i", "lo"], IMPORTED, "/loop.", 1),
+    "watch, tcpdump": (["watch", "--json", "-i", "lo"], "subprocess.Popen", "guard.py", 1),
     "--help": (["--help"], IMPORTED, "/verify.", 1),
     "--version": (["--version"], IMPORTED, "grpcdiag/analyzer/__", 1),
 }

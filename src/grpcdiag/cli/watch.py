@@ -74,14 +74,14 @@ def command(
 
     With --trigger it is a flight recorder: it keeps the last packets in -o, and writes those around each moment there.
     """
+    if sys.platform != "linux":
+        fail("watch needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
     if source not in (None, "-"):
         fail(f"{source}: watch reads standard input (-) or records: for a file use grpcdiag analyze", USAGE)
     if not as_json and not sys.stdout.isatty():
         fail("watch draws on a terminal: use --json elsewhere", USAGE)
     if trigger and not output:
         fail("--trigger writes captures: name their folder with -o", USAGE)
-    if source is None and sys.platform != "linux":
-        fail("recording needs Linux: pipe packets to `grpcdiag watch -`", CANNOT_RECORD)
     triggers = _parse_triggers(trigger or ())
     from ..capture import filters, interfaces, namespaces
     from ..capture.errors import RecordingError, UsageError
