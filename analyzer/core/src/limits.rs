@@ -363,7 +363,7 @@ pub const TAILS_TOTAL: usize = 16 << 20;
 pub const FAILURES: usize = 100_000;
 /// Rows of the repeats table.
 pub const REPEATS: usize = 100_000;
-/// RPCs of a connection that may be sent again, some 80 octets each: as many fail within a second.
+/// RPCs of a connection that may be repeated, some 80 octets each: as many fail within a second.
 pub const REPEATS_OPEN: usize = 256;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;

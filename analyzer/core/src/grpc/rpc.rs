@@ -372,7 +372,7 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
     ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns)
 }
 
-/// Notes an RPC that may be sent again, or that repeats such a one. Clients do not repeat what they give up before its
+/// Notes an RPC that may be repeated, or that repeats such a one. Clients do not repeat what they give up before its
 /// deadline, and number the attempts that their library makes.
 #[cold]
 fn note_repeat(

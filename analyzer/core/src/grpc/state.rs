@@ -25,7 +25,7 @@ pub struct Grpc {
     pub rpcs_before: u32,
     /// Of them, those that repeat an earlier attempt.
     pub retries: u32,
-    /// Requests that are sent again after a failure, from the first failure on.
+    /// Requests that repeat a failed one, from the first failure on.
     pub repeats: Option<Box<Repeats>>,
     /// RPCs open now.
     pub open_rpcs: u32,
