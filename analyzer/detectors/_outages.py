@@ -52,7 +52,7 @@ def show_outage(tables: Tables, connection: int) -> Iterator[Evidence]:
     c = tables.connections
     length, end = int(c.outage_ns[connection]), int(c.outage_time_ns[connection])
     sender, silent = _name(tables, connection, 0), _name(tables, connection, 1)
-    what = f"connection {connection}: {sender} sends bytes that get no answer, and retransmits them"
+    what = f"connection {connection}: {sender} sends the first bytes that get no answer"
     yield Evidence(int(c.outage_from_packet[connection]), end - length, what)
     what = f"the next packet of {silent}, {_shared.milliseconds(length)} later"
     yield Evidence(int(c.outage_to_packet[connection]), end, what)
