@@ -157,8 +157,8 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
     for file, says in (
         (str(no_packets), "has no packets"),
         (other_link, "link type 147 is not supported"),
-        (no_tcp(tmp_path), "is TCP"),
-        (no_http2(tmp_path), "is HTTP/2"),
+        (no_tcp(tmp_path), "no TCP was seen"),
+        (no_http2(tmp_path), "no HTTP/2 was seen"),
     ):
         outcome = grpcdiag("analyze", file)
         assert (outcome.code, outcome.out) == (4, b""), file

@@ -81,6 +81,6 @@ def test_messages_are_escaped_for_a_terminal_too(capsys: pytest.CaptureFixture[s
 
 def test_a_key_log_without_an_end_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "KEY_LOG_BYTES", 1 << 20)
-    assert common.how(None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
+    assert common.how((), None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
     (tmp_path / "keys").write_bytes(b"CLIENT_RANDOM 00 11")
-    assert common.how(None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"
+    assert common.how((), None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"

@@ -28,10 +28,10 @@ macro_rules! add {
     ($sum:ident, $row:ident: $($column:ident),* $(,)?) => { $($sum.$column = $sum.$column.saturating_add($row.$column);)* };
 }
 
-/// Takes columns from another row where its first one is larger, and its time for packets that there are.
+/// Takes columns from an earlier row where its first one is not smaller.
 macro_rules! keep_larger {
     ($kept:ident, $row:ident: $(($by:ident, $($column:ident),*)),* $(,)?) => {
-        $(if $row.$by > $kept.$by { $kept.$by = $row.$by; $($kept.$column = $row.$column;)* })*
+        $(if $row.$by >= $kept.$by { $kept.$by = $row.$by; $($kept.$column = $row.$column;)* })*
     };
 }
 

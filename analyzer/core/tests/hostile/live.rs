@@ -48,19 +48,14 @@ fn a_day_of_short_connections_takes_no_more_than_its_first_hours() {
     let mut flood = Flood { pipeline, pace: SECOND, ..Flood::new() };
     flood.handshake();
     flood.send(CLIENT, &[PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/long.Call/Stays")].concat());
-    let (next, host) = (flood.next, flood.host);
     let mut calls = 0;
     let (_, early) = run_until(&mut flood, &mut calls, 5);
-    (flood.next, flood.host) = (next, host);
-    flood.send(SERVER, &frame(SETTINGS, 0, 0, &[])); // else it would be forgotten after two hours
     let kept = flood.pipeline.kept();
     measured.again();
     let mut complete = early;
     for hour in 6..=24 {
         let (piece, more) = run_until(&mut flood, &mut calls, hour);
         complete += more;
-        (flood.next, flood.host) = (next, host);
-        flood.segment(SERVER, ACK, flood.next[SERVER] + 9, &[]);
         drop(piece);
     }
     measured.assert_below(2 * MB);
@@ -74,9 +69,6 @@ fn a_day_of_short_connections_takes_no_more_than_its_first_hours() {
     assert!(calls > 10_000 && names < 8_000, "{calls} calls, {names} names");
     let (finished, cx, _) = join_pieces([&piece].into_iter()).unwrap();
     assert!(!cx.strings.methods.texts().iter().any(|name| name.starts_with("(more")), "names had room");
-    let long = (0..cx.rpcs.len()).find(|&row| cx.rpcs.stream[row] == 1 && cx.rpcs.duration_ns[row] > 24 * HOUR);
-    let long = long.expect("the call that was begun first is open");
-    assert_eq!(cx.strings.methods.get(cx.rpcs.method[long]), Some(&b"/long.Call/Stays"[..]));
     assert_eq!(finished.connections.first_time_ns.len(), finished.setups.len());
 }
 

@@ -47,10 +47,31 @@ fn one_piece_is_the_capture() {
     }
 }
 
+/// Gives equal names equal numbers in every run; methods without a name are one.
+fn number_by_name(numbers: &mut [u32], names: &[String]) {
+    for number in numbers {
+        if let Some(name) = names.get(*number as usize) {
+            let known = name.bytes().take_while(|_| !name.starts_with('\0'));
+            *number = known.fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        }
+    }
+}
+
 /// What is the same however a run is cut. Pieces have the first PINGs each, rows of RPCs that were open stand behind others,
-/// and methods without a name are told apart by their connections' numbers.
+/// names have other numbers, and methods without a name are told apart by their connections' numbers.
 fn comparable(mut analysis: Analysis) -> Vec<String> {
     analysis.cx.pings = Default::default();
+    let agents = analysis.cx.strings.agents.texts();
+    number_by_name(&mut analysis.finished.connections.client_agent, &agents);
+    number_by_name(&mut analysis.finished.connections.server_agent, &agents);
+    number_by_name(&mut analysis.cx.failures.answered_by, &agents);
+    let methods = analysis.cx.strings.methods.texts();
+    number_by_name(&mut analysis.cx.delays.method, &methods);
+    number_by_name(&mut analysis.cx.connection_methods.method, &methods);
+    let used = &mut analysis.cx.connection_methods;
+    let mut pairs: Vec<(u32, u32)> = used.connection.iter().copied().zip(used.method.iter().copied()).collect();
+    pairs.sort_unstable();
+    (used.connection, used.method) = pairs.into_iter().unzip();
     let mut order: Vec<u32> = (0..analysis.cx.rpcs.len() as u32).collect();
     order.sort_by_key(|&row| {
         let (rpcs, row) = (&analysis.cx.rpcs, row as usize);
