@@ -84,7 +84,7 @@ class Limits(Struct, frozen=True, eq=False):
     critical_share: float = 0.50
     """Critical from this share (heuristic: more retries than calls)."""
     again_share: float = 0.5
-    """Part of the failed attempts without a number that are sent again, at least (heuristic: most of them)."""
+    """Part of the failed attempts without a number that are repeated, at least (heuristic: most of them)."""
     ends_share: float = 0.1
     """Part of the calls that ended after which the same request follows, at most (heuristic: no loop does that)."""
     examples: int = 2

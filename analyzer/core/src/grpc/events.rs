@@ -15,7 +15,7 @@ use super::call::Call;
 use super::headers::{Block, Summary};
 use super::protocol::Content;
 use super::state::{Grpc, Http2};
-use super::{data, late, rpc};
+use super::{data, late, rpc, rpc_end};
 
 impl Application for Grpc {
     type Fields = Strings;
@@ -115,11 +115,11 @@ impl Events for Grpc {
 
     #[inline]
     fn end_stream(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
-        rpc::end_direction(h2, side, id, slot, at, reading);
+        rpc_end::end_direction(h2, side, id, slot, at, reading);
     }
 
     fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>) {
-        rpc::reset(h2, side, id, code, at, reading);
+        rpc_end::reset(h2, side, id, code, at, reading);
     }
 
     fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
@@ -127,10 +127,10 @@ impl Events for Grpc {
     }
 
     fn doubt(h2: &mut Http2, until: At) {
-        rpc::doubt_open_rpcs(h2, until);
+        rpc_end::doubt_open_rpcs(h2, until);
     }
 
     fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
-        rpc::end_open_stream(h2, id, end, at, reading);
+        rpc_end::end_open_stream(h2, id, end, at, reading);
     }
 }

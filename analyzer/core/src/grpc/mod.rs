@@ -13,6 +13,7 @@ pub mod protocol;
 pub mod repeats;
 mod rows;
 mod rpc;
+mod rpc_end;
 pub mod state;
 pub mod status;
 pub mod tail;

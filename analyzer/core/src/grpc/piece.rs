@@ -12,7 +12,7 @@ use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::headers::HeaderClass;
-use super::rpc::{end_open_call, note_half_closed};
+use super::rpc_end::{end_open_call, note_half_closed};
 use super::state::{Grpc, Http2};
 
 /// Reports the open streams of a connection, whose rows move on.

@@ -11,7 +11,7 @@ use crate::store::tables::RepeatRow;
 /// example is 1 s).
 pub const WITHIN: i64 = 1_000_000_000;
 
-/// RPCs of one connection that failed, or were answered after such ones, and that no request has followed yet.
+/// RPCs of one connection that failed, or had an answer after such ones, and that no request has followed yet.
 #[derive(Debug, Default)]
 pub struct Repeats {
     recent: VecDeque<Ended>,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use grpcdiag_core::capture_file::Packet;
 use grpcdiag_core::run::piece::{Piece, join_pieces};
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::store::context::Options;
@@ -18,14 +17,7 @@ fn pieces(packets: &[Recorded], cuts: &[usize]) -> Vec<Piece> {
     let mut pipeline = Pipeline::live(options(), Arc::default());
     let mut pieces = Vec::new();
     for (number, packet) in (1..).zip(packets) {
-        pipeline.packet(&Packet {
-            number,
-            time_ns: packet.time_ns,
-            link_type: packet.link_type,
-            interface: 0,
-            captured: &packet.captured,
-            original_len: packet.original_len,
-        });
+        pipeline.packet(&packet.numbered(number));
         if cuts.contains(&(number as usize)) {
             pieces.push(pipeline.cut(i64::MIN));
         }

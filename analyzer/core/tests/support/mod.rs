@@ -21,6 +21,19 @@ pub struct Recorded {
     pub captured: Vec<u8>,
 }
 
+impl Recorded {
+    pub fn numbered(&self, number: u32) -> Packet<'_> {
+        Packet {
+            number,
+            time_ns: self.time_ns,
+            link_type: self.link_type,
+            interface: 0,
+            captured: &self.captured,
+            original_len: self.original_len,
+        }
+    }
+}
+
 /// The tables of one capture.
 pub struct Analysis {
     pub finished: Finished,
@@ -80,14 +93,7 @@ pub fn packets_of(path: &Path) -> Vec<Recorded> {
 pub fn analyse(packets: &[Recorded], options: Options) -> Analysis {
     let mut pipeline = Pipeline::new(options);
     for (number, packet) in (1..).zip(packets) {
-        pipeline.packet(&Packet {
-            number,
-            time_ns: packet.time_ns,
-            link_type: packet.link_type,
-            interface: 0,
-            captured: &packet.captured,
-            original_len: packet.original_len,
-        });
+        pipeline.packet(&packet.numbered(number));
     }
     let (finished, cx, counts) = pipeline.finish();
     Analysis { finished, cx, counts }

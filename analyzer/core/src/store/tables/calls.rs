@@ -47,7 +47,7 @@ table!(
 );
 
 table!(
-    /// One row per RPC that failed, or was answered after such a one, with the next equal request of its connection;
+    /// One row per RPC that failed, or had an answer after such a one, with the next equal request of its connection;
     /// bounded by `limits::REPEATS`.
     Repeats, RepeatRow {
         connection: u32, stream: u32, method: u32, attempt: u8, status: u8, packet: u32, time_ns: i64,
