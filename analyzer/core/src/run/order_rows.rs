@@ -92,18 +92,7 @@ fn number_methods(cx: &mut Context) {
     cx.methods.extend(order.iter().map(|&old| before.get_mut(old as usize).and_then(Option::take)));
     cx.strings.methods.arrange(&order);
     cx.handed_on.renumbered.clone_from(&numbers);
-    let columns = [
-        &mut cx.rpcs.method,
-        &mut cx.waits.method,
-        &mut cx.record_waits.method,
-        &mut cx.open_rpcs.method,
-        &mut cx.delays.method,
-        &mut cx.repeats.method,
-        &mut cx.other_requests.path,
-        &mut cx.connection_methods.method,
-        &mut cx.acts.method,
-    ];
-    for method in columns.into_iter().flatten() {
+    for method in cx.method_columns().flatten() {
         *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
     }
 }

@@ -4,6 +4,7 @@ pub mod budget;
 pub mod context;
 pub mod durations;
 pub mod handed_on;
+mod listed;
 pub mod methods;
 pub mod piece;
 pub mod spill;
