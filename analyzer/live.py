@@ -54,6 +54,11 @@ class Window(Struct, frozen=True, eq=False):
     first_packet: int
     """Number of the first packet that it may have."""
 
+    @property
+    def seconds(self) -> float:
+        """Give its length."""
+        return max(self.end_ns - (self.begin_ns or 0), 0) / 1e9 if self.begin_ns else 0.0
+
     def analyze(self, notes: tuple[str, ...] = ()) -> Analysis:
         """Run the detectors; `notes` are warnings about the capture. Without RPCs it describes the connections."""
         try:
