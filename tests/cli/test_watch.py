@@ -86,7 +86,7 @@ def test_q_ends_it_and_the_terminal_is_as_before() -> None:
         pytest.skip(f"tcpdump may not record here: {error}")
     with Terminal([*WATCH, "-i", "lo", "-p", "1"]) as terminal:
         before = termios.tcgetattr(terminal.leader)
-        terminal.read_until("no RPCs in the last 60 s")
+        terminal.read_until("by method")
         assert termios.tcgetattr(terminal.leader) != before
         terminal.type("xq")
         assert terminal.process.wait(PATIENCE_S) == 0

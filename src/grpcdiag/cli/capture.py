@@ -109,7 +109,12 @@ def command(
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", metavar="SSH_HOST", help="Record on this host too, and fetch the file; repeatable."),
+        typer.Option(
+            "--also",
+            metavar="HOST",
+            help="Record there, too, and fetch the file: a host as for ssh, or pod:[NAMESPACE/]POD[:CONTAINER] by "
+            "kubectl; repeatable.",
+        ),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", metavar="MS", min=0, help="Time between two samples of sockets; 0 for none.")

@@ -9,8 +9,10 @@ from typing import Self
 
 from ...analyzer.intervals import Interval
 from ...capture.tcpdump import start_deaf
+from .handover import Handover
 from .options import Options
-from .screen import DrawCall, Messages
+from .screen import DrawCall
+from .terminal_app import WatchApp
 
 END_PATIENCE_S = 30.0
 """Longest time for the loop to write what is due once the user wants to end it."""
@@ -21,12 +23,7 @@ class Keyboard:
 
     def __init__(self, options: Options) -> None:
         """Nothing is shown before the loop runs."""
-        self.newest: Interval | None = None
-        """The last interval: it is frozen, so the app may read it while the loop makes the next one."""
-        self.messages = Messages(quiet=options.quiet)
-        self.is_over = threading.Event()
-        """The loop has ended."""
-        self.source = options.source
+        self._handover = Handover(options)
         self._asked = threading.Event()
         self._error: BaseException | None = None
 
@@ -38,16 +35,16 @@ class Keyboard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Say what was said on the screen, which is gone."""
-        self.messages.say()
+        self._handover.messages.say()
 
     def show(self, interval: Interval) -> None:
         """Hand an interval over."""
         self.note([*interval.written, *interval.problems])
-        self.newest = interval
+        self._handover.newest = interval
 
     def note(self, messages: list[str]) -> None:
         """Keep messages for the screen, and for its end."""
-        self.messages.add(messages)
+        self._handover.messages.add(messages)
 
     def is_asked_to_end(self) -> bool:
         """Say whether the user has left the app, or a signal has ended it."""
@@ -55,11 +52,9 @@ class Keyboard:
 
     def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
         """Run the app until the user or the loop ends. Raises what the loop raises; Ctrl-C interrupts."""
-        from .terminal_app import WatchApp
-
         thread = threading.Thread(target=self._run, args=(loop,), name="grpcdiag-watch", daemon=True)
         start_deaf(thread)  # signals are for the app
-        app = WatchApp(self, draw_call)
+        app = WatchApp(self._handover, draw_call)
         try:
             app.run()
         finally:
@@ -75,4 +70,4 @@ class Keyboard:
             loop()
         except BaseException as error:  # it is raised in the main thread, once the terminal is as before
             self._error = error
-        self.is_over.set()
+        self._handover.is_over.set()

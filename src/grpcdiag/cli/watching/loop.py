@@ -30,7 +30,6 @@ from .feed import Feed
 from .flight_recorder import FlightRecorder
 from .gate import Gate
 from .hints import Hints
-from .keyboard import Keyboard
 from .metrics import Metrics
 from .options import STDIN, Options
 from .screen import Lines, Screen, View
@@ -75,6 +74,8 @@ class Watch:
         if self._options.as_json:
             return Lines()
         if self._options.has_keyboard:
+            from .keyboard import Keyboard  # textual may not be installed
+
             return stack.enter_context(Keyboard(self._options))
         return stack.enter_context(Screen(self._options))
 

@@ -19,7 +19,7 @@ from ...analyzer.intervals import CallFigures, ConnectionFigures, Interval, Meth
 from ...analyzer.model.text import count, safe
 from ...capture.errors import RecordingError
 from ...reports import live_view
-from .keyboard import Keyboard
+from .handover import Handover
 from .screen import DrawCall
 
 POLL_S = 0.1
@@ -88,10 +88,10 @@ class TablesScreen(Screen[None]):
         Binding("q", "app.quit", "quit"),
     ]
 
-    def __init__(self, keyboard: Keyboard, draw_call: DrawCall) -> None:
-        """Show what the keyboard is handed."""
+    def __init__(self, handover: Handover, draw_call: DrawCall) -> None:
+        """Show what is handed over."""
         super().__init__()
-        self._keyboard, self._draw_call = keyboard, draw_call
+        self._handover, self._draw_call = handover, draw_call
         self._shown: Interval | None = None
         self._is_frozen = False
         self._view = "methods"
@@ -117,8 +117,8 @@ class TablesScreen(Screen[None]):
         self._draw_table(columns=True)
 
     def _poll(self) -> None:
-        if self._keyboard.newest is not self._shown and not self._is_frozen:
-            self._shown = self._keyboard.newest
+        if self._handover.newest is not self._shown and not self._is_frozen:
+            self._shown = self._handover.newest
             self._draw_table()
 
     def _draw_table(self, *, columns: bool = False) -> None:
@@ -145,12 +145,12 @@ class TablesScreen(Screen[None]):
             table.scroll_to(left, top, animate=False)
         lines = [
             *live_view.list_findings(interval),
-            *(Text(safe(one), style="bold") for one in self._keyboard.messages.last),
+            *(Text(safe(one), style="bold") for one in self._handover.messages.last),
         ]
         self.query_one("#findings", Static).update(Text("\n").join(lines))
 
     def _draw_head(self, interval: Interval | None) -> None:
-        head = live_view.show_head(interval, self._keyboard.source) if interval else Text("waiting for packets")
+        head = live_view.show_head(interval, self._handover.source) if interval else Text("waiting for packets")
         parts = [f"by {self._view.removesuffix('s')}"]
         if interval and self._view == "connections" and interval.more_connections:
             parts.append(f"{count(interval.more_connections, 'more connection')}")
@@ -249,20 +249,20 @@ class WatchApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", show=False, priority=True)]
 
-    def __init__(self, keyboard: Keyboard, draw_call: DrawCall) -> None:
-        """Show what the keyboard is handed."""
+    def __init__(self, handover: Handover, draw_call: DrawCall) -> None:
+        """Show what is handed over."""
         super().__init__()
         self.is_interrupted = False
         """Ctrl-C ended it."""
-        self._keyboard, self._draw_call = keyboard, draw_call
+        self._handover, self._draw_call = handover, draw_call
 
     def on_mount(self) -> None:
         """Show the tables."""
-        self.push_screen(TablesScreen(self._keyboard, self._draw_call))
+        self.push_screen(TablesScreen(self._handover, self._draw_call))
         self.set_interval(POLL_S, self._end_with_the_loop)
 
     def _end_with_the_loop(self) -> None:
-        if self._keyboard.is_over.is_set():
+        if self._handover.is_over.is_set():
             self.exit()
 
     def action_interrupt(self) -> None:
