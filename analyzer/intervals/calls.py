@@ -9,7 +9,7 @@ from ..live import Window
 from ..tables import COMPLETE, END_MISSING, NOT_SEEN, names_of
 from .interval import CallFigures
 
-MOST_CALLS = 200
+MOST_CALLS = 50
 """Calls that are reported, the longest ones."""
 
 

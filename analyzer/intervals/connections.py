@@ -13,7 +13,7 @@ from ..summary.quantiles import quantiles_of
 from ..tables import COMPLETE, NOT_SEEN, Counts, Ints, Mask, Tables
 from .interval import RATES_S, SPANS_S, ConnectionFigures
 
-MOST_CONNECTIONS = 1_000
+MOST_CONNECTIONS = 200
 """Connections that are reported, those with the most calls of the last ten seconds."""
 FIRST_RPCS = 32
 """RPCs of a connection that have rows in each piece whatever becomes of them (docs/limits.md)."""

@@ -40,7 +40,7 @@ def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def on_path(folder: Path, text: str, name: str = "ssh") -> dict[str, str]:
-    """An environment in which a program is a script; the other end's temporary folder is `there`, beside the script's."""
+    """An environment in which a program is a script; the other end's temporary folder is `there`, next to it."""
     folder.mkdir()
     there = folder.with_name("there")
     there.mkdir(exist_ok=True)
