@@ -150,7 +150,7 @@ class Remote:
 
     def _count(self) -> dict[str, int] | None:
         """Give tcpdump's counts; None when it said none."""
-        found = {}
+        found = dict[str, int]()
         for name, words in (("captured", "captured"), ("dropped", "dropped by kernel")):
             numbers = [n for line in self._said for n in re.findall(rf"(\d+) packets? {words}", line)]
             found |= {name: int(numbers[-1])} if numbers else {}

@@ -90,7 +90,7 @@ def test_wrong_usage(words: list[str], code: int, why: str) -> None:
 @pytest.mark.parametrize(
     ("rules", "code"),
     [
-        (["p99 > 1000s", "finding:ping-storm"], 0),
+        (["p99 > 1000s", "finding:slow-connect"], 0),
         (["p99 > 1us"], 1),
         (["p99 > 1000s", "info"], 1),
         (["status=failed rate > 0%"], 1),

@@ -124,7 +124,9 @@ fn a_day_of_calls_on_one_connection_takes_no_more_than_its_first_hours() {
     let (mut complete, mut kept) = (0, [0; 4]);
     for call in 1..=CALLS {
         let stream = 1 + 2 * call;
-        flood.send(CLIENT, &request(stream, "/a.B/C"));
+        let mut whole = request(stream, "/a.B/C");
+        whole[4] |= 1; // END_STREAM
+        flood.send(CLIENT, &whole);
         flood.send(SERVER, &frame(HEADERS, END_HEADERS | 1, stream, &field("grpc-status", "0")));
         if call % 1_000 == 0 {
             let piece = flood.pipeline.cut(i64::MIN);
