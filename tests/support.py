@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -224,3 +225,30 @@ def canonical_status(name: str) -> str:
     """gRPC's name of a status that a Go client prints, such as `12 Unimplemented` or `DeadlineExceeded`."""
     word = name.split()[-1]
     return word if word.isupper() else CODE_NAMES.sub("_", word).upper()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of running processes that contain a text, which only ours have."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line:
+                found.append(line)
+    return found
+
+
+def gone(mark: str) -> bool:
+    """Whether no such process runs any more, in the end."""
+    wait_until(lambda: not processes(mark))
+    return True

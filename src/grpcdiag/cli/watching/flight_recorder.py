@@ -1,23 +1,31 @@
-"""The flight recorder: which triggers are met, and the captures that are written for them."""
+"""The flight recorder: which triggers are met, and the captures that are written for them.
+
+Without triggers it keeps some packets for the timelines of single calls.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import pwd
+import tempfile
 import threading
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 from ...analyzer.live import Window
 from ...analyzer.model.analysis import Analysis
 from ...capture.errors import RecordingError, UsageError
-from ...capture.moments import Limits, Moments
-from ...capture.ring import Ring
+from ...capture.moments import Limits, Moments, Saved
+from ...capture.ring import Keep, Ring
 from ...files.folder import Folder, find
 from ...files.rights import Rights
 from ...reports.wireshark.comments import WORD, list_comments
 from .options import Options
+
+FOR_TIMELINES = Keep(age_ns=60 * 10**9, bytes=64 * 10**6)
+"""What is kept for the view with a keyboard: as long as its calls are listed."""
 
 
 class FlightRecorder:
@@ -33,16 +41,22 @@ class FlightRecorder:
         self._triggers = options.triggers
         self._met: set[str] = set()
         self._stack = ExitStack()
-        if options.folder is None or not options.triggers:
+        has_triggers = options.folder is not None and bool(options.triggers)
+        if not has_triggers and not options.has_keyboard:
             return
-        try:
-            with ExitStack() as stack:
-                self.ring = Ring(_take_folder(options.folder, user, stack), options.keep)
-                self._stack = stack.pop_all()
-        except OSError as error:
-            raise UsageError(f"cannot write {options.folder}: {error.strerror}") from None
-        limits = Limits(before_ns=min(options.keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
-        self._moments = Moments(self.ring, options.folder, user, limits)
+        keep = options.keep or (Keep(age_ns=60 * 10**9) if has_triggers else FOR_TIMELINES)
+        with ExitStack() as stack:
+            folder = options.folder if has_triggers else None
+            if folder is None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpcdiag-")))
+            try:
+                self.ring = Ring(_take_folder(folder, user if has_triggers else None, stack), keep)
+            except OSError as error:
+                raise UsageError(f"cannot write {folder}: {error.strerror}") from None
+            self._stack = stack.pop_all()
+        if has_triggers:
+            limits = Limits(before_ns=min(keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
+            self._moments = Moments(self.ring, folder, user, limits)
 
     def begin_stream(self) -> None:
         """Expect another stream."""
@@ -61,21 +75,27 @@ class FlightRecorder:
         self._met = set(met)
         return [f"{text}: {why}" for text, why in met.items()]
 
-    def settle(self, now_ns: int, *, over: bool = False) -> tuple[list[str], list[str]]:
-        """Write what is due, and remove old packets; list the captures written, and problems."""
-        written, problems = list[str](), list[str]()
-        if self.ring is None or self._moments is None:
-            return written, problems
+    def settle(self, now_ns: int, *, over: bool = False) -> tuple[Saved | None, list[str]]:
+        """Write what is due, and remove old packets; give the capture written, and problems."""
+        saved, problems = None, list[str]()
+        if self.ring is None:
+            return saved, problems
         with self.lock:
             try:
-                if saved := self._moments.write_due(now_ns, over=over):
-                    written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
-                self.ring.expire(now_ns, self._moments.held_ns)
+                saved = self._moments.write_due(now_ns, over=over) if self._moments else None
+                self.ring.expire(now_ns, self._moments.held_ns if self._moments else 1 << 62)
             except RecordingError as error:
                 problems.append(str(error))
             except OSError as error:
                 problems.append(f"old packets are not removed: {error.strerror}")
-        return written, problems
+        return saved, problems
+
+    def write_between(self, from_ns: int, to_ns: int, out: IO[bytes]) -> int:
+        """Write packets of that time, and give their number. Raises OSError and RecordingError."""
+        if self.ring is None:
+            raise RecordingError("no packets are kept")
+        with self.lock:
+            return self.ring.write_between(from_ns, to_ns, out, ())
 
     def measure(self) -> tuple[int | None, int]:
         """Measure the ring in bytes, None without one, and count the packets that it had no room for."""
