@@ -9,9 +9,12 @@ from contextlib import ExitStack
 from ...analyzer.decode.runner import DecodeOptions
 from ...analyzer.live import LiveCapture, LiveOptions
 from ...capture import tcpdump
-from ...capture.streaming import Tee
+from ...capture.relay import Relay
 from .flight_recorder import FlightRecorder
 from .options import Options
+
+PATIENCE_S = 0.5
+"""Longest time for the rest of a stream whose writer has ended; another stream may go on."""
 
 
 class Feed:
@@ -31,11 +34,12 @@ class Feed:
         """Packets that the kernel dropped, as tcpdump said last."""
         with ExitStack() as stack:
             source = self._record(options, user, stack) if options.interface else os.dup(0)
-            recorder.begin_stream()
-            self._tee = Tee(source, recorder.ring, recorder.lock)
-            stack.callback(self._tee.close)
+            copy, target = os.pipe()
+            relay = Relay(source, target, recorder.begin_stream())
+            stack.callback(relay.wait, PATIENCE_S)
+            stack.callback(os.close, copy)
             how: LiveOptions = {"ports": chosen.get("ports", []), "keylog": chosen.get("keylog", b"")}
-            self.live = LiveCapture(self._tee.copy, history=history, **how)
+            self.live = LiveCapture(copy, history=history, **how)
             stack.callback(self.live.close)
             if self._tcpdump:
                 stack.callback(self._tcpdump.stop)  # first of all, because this ends the stream
@@ -70,9 +74,8 @@ class Feed:
 
     @property
     def words(self) -> str:
-        """Give tcpdump's last messages, or why the ring takes no more packets."""
-        said = self._tcpdump.words if self._tcpdump else ""
-        return said or (str(self._tee.error) if self._tee.error else "")
+        """Give tcpdump's last messages."""
+        return self._tcpdump.words if self._tcpdump else ""
 
     def close(self) -> None:
         """End the stream."""

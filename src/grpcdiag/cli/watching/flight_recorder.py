@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import pwd
-import threading
-from contextlib import ExitStack
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from ...analyzer.live import Window
@@ -15,8 +17,7 @@ from ...capture.errors import RecordingError, UsageError
 from ...capture.moments import Limits, Moments
 from ...capture.ring import Ring
 from ...files.folder import Folder, find
-from ...files.rights import Rights
-from ...reports.wireshark.comments import WORD, list_comments
+from ...reports.wireshark.comments import list_comments, make_comment
 from .options import Options
 
 
@@ -25,30 +26,46 @@ class FlightRecorder:
 
     def __init__(self, options: Options, user: pwd.struct_passwd | None) -> None:
         """Take the folder, whose ring may be of an earlier run. Raises RecordingError."""
-        self.lock = threading.Lock()
-        """Of the ring, to which another thread adds packets."""
         self.ring: Ring | None = None
         """None without triggers."""
         self._moments: Moments | None = None
         self._triggers = options.triggers
         self._met: set[str] = set()
+        self._stream: object = None
+        """The stream that the ring takes."""
+        self._broken: RecordingError | None = None
+        """Why it takes no more of that."""
+        self._told: list[str] = []
         self._stack = ExitStack()
         if options.folder is None or not options.triggers:
             return
         try:
             with ExitStack() as stack:
-                self.ring = Ring(_take_folder(options.folder, user, stack), options.keep)
+                folder = _take_folder(options.folder, user, stack)
+                self.ring = Ring(folder, options.keep)
                 self._stack = stack.pop_all()
         except OSError as error:
             raise UsageError(f"cannot write {options.folder}: {error.strerror}") from None
         limits = Limits(before_ns=min(options.keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
-        self._moments = Moments(self.ring, options.folder, user, limits)
+        self._moments = Moments(self.ring, folder, options.folder, limits)
 
-    def begin_stream(self) -> None:
-        """Expect another stream."""
-        if self.ring:
-            with self.lock:
-                self.ring.begin_stream()
+    def begin_stream(self) -> Callable[[bytes], None] | None:
+        """Expect another stream; give the function that keeps its pieces, until another one begins."""
+        if self.ring is None:
+            return None
+        with self.ring.lock:
+            self.ring.begin_stream()
+            self._stream, self._broken = object(), None
+        return partial(self._keep, self.ring, self._stream)
+
+    def _keep(self, ring: Ring, stream: object, piece: bytes) -> None:
+        with ring.lock:
+            if stream is not self._stream:
+                return
+            try:
+                ring.add(piece)
+            except RecordingError as error:
+                self._broken, self._stream = error, None
 
     def judge(self, now_ns: int, packets: int, window: Window, analysis: Analysis) -> list[str]:
         """List what meets triggers; where that begins, the packets around it are to be written."""
@@ -56,33 +73,41 @@ class FlightRecorder:
         for text in sorted(met.keys() - self._met):
             reason = f"{text}: {met[text]}"
             if self._moments:
-                comments = [*list_comments(analysis, window.tables), (packets, f"{WORD} watch: {reason}")]
+                comments = [*list_comments(analysis, window.tables), (packets, make_comment(f"watch: {reason}"))]
                 self._moments.note(now_ns, reason, comments)
         self._met = set(met)
         return [f"{text}: {why}" for text, why in met.items()]
 
     def settle(self, now_ns: int, *, over: bool = False) -> tuple[list[str], list[str]]:
-        """Write what is due, and remove old packets; list the captures written, and problems."""
+        """Write what is due, and remove old packets; list the captures written, and problems that are new.
+
+        Raises UsageError if the stream is none that can be kept.
+        """
         written, problems = list[str](), list[str]()
         if self.ring is None or self._moments is None:
             return written, problems
-        with self.lock:
+        try:
+            if saved := self._moments.write_due(now_ns, over=over):
+                written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
+        except RecordingError as error:
+            problems.append(str(error))
+        with self.ring.lock:
             try:
-                if saved := self._moments.write_due(now_ns, over=over):
-                    written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
                 self.ring.expire(now_ns, self._moments.held_ns)
-            except RecordingError as error:
-                problems.append(str(error))
             except OSError as error:
                 problems.append(f"old packets are not removed: {error.strerror}")
-        return written, problems
+            if self.ring.error:
+                problems.append(f"packets are not kept: {self.ring.error.strerror}")
+            if isinstance(self._broken, UsageError):
+                raise UsageError(f"--trigger needs a stream that can be kept: {self._broken}")
+            if self._broken:
+                problems.append(f"the rest of the packets is not kept: {self._broken}")
+        told, self._told = self._told, problems
+        return written, [one for one in problems if one not in told]
 
     def measure(self) -> tuple[int | None, int]:
-        """Measure the ring in bytes, None without one, and count the packets that it had no room for."""
-        if self.ring is None:
-            return None, 0
-        with self.lock:
-            return self.ring.size, self.ring.lost_packets
+        """Measure the ring in bytes, None without one, and count the packets that could not be written."""
+        return (self.ring.size, self.ring.lost_packets) if self.ring else (None, 0)
 
     @property
     def refused(self) -> int:
@@ -92,20 +117,34 @@ class FlightRecorder:
     def close(self) -> None:
         """Leave the folder; the ring stays for the next run."""
         if self.ring:
-            self.ring.close()
+            with self.ring.lock:
+                self._stream = None
+                self.ring.close()
         self._stack.close()
 
 
 def _take_folder(path: Path, user: pwd.struct_passwd | None, stack: ExitStack) -> Folder:
-    """Make a folder that only its owner can read, and take it for this process alone. Raises OSError, UsageError."""
-    with Rights(user).taken():
-        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 pathlib would import in this block
-    place = stack.enter_context(find(path / "ring", user))
-    with Rights(user).taken():
-        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Make a folder that only its owner can read, and take it for this process alone. Raises OSError, UsageError.
+
+    One that is there must be the user's own, and nobody else may change it: what is in it is removed and written again.
+    """
+    _make_folder(path, user)
+    folder = stack.enter_context(find(path / "ring", user)).folder
+    held = folder.open(".", os.O_RDONLY | os.O_DIRECTORY)
     stack.callback(os.close, held)
+    status = os.fstat(held)
+    if status.st_uid != folder.uid or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        whose = "is another user's" if status.st_uid != folder.uid else "can be changed by others (chmod go-w)"
+        raise UsageError(f"{path} {whose}: name a folder of your own, or a new one")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UsageError(f"{path}: another grpcdiag watch keeps its packets there: name another folder") from None
-    return place.folder
+    return folder
+
+
+def _make_folder(path: Path, user: pwd.struct_passwd | None) -> None:
+    """Make a folder and those above it, unless they are there. Raises OSError."""
+    for one in (*reversed(path.parents), path):
+        with suppress(IsADirectoryError), find(one, user) as place:
+            place.folder.make_folder(place.name, 0o700)
