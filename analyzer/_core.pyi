@@ -23,6 +23,7 @@ __all__ = [
     "Live",
     "MemoryLimitError",
     "ProcessRecord",
+    "RowWriter",
     "Run",
     "Scrubbing",
     "SpillError",
@@ -166,3 +167,11 @@ class Annotating:
     def bytes_read(self) -> int: ...
     @property
     def counts(self) -> tuple[int, int, int]: ...
+
+@final
+class RowWriter:
+    def __new__(
+        cls, format: str, metadata: list[tuple[str, str]] = ..., fields: dict[str, dict[str, str]] = ...
+    ) -> RowWriter: ...
+    def write(self, columns: list[tuple[str, Any, list[str | None] | None, bool, int | None]]) -> bytes: ...
+    def finish(self) -> bytes: ...

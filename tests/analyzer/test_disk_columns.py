@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from support import COMMITTED, recorded
+from support import COMMITTED, as_polars, recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import of_tables
@@ -46,7 +46,7 @@ def whole(files: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame
     """The rows of RPCs as one run without any spilling gives them."""
     with monkeypatch.context() as patched:
         patched.setattr(rpc_columns, "IN_MEMORY", 1 << 40)
-        return rows.rpcs(decode(files))
+        return as_polars([rows.rpcs(decode(files))])
 
 
 @pytest.mark.parametrize("files", COMMITTED)
@@ -55,8 +55,8 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 ) -> None:
     expected = whole(files, monkeypatch)
     pieces = [rows.rpcs_of(piece) for piece in rpc_stream.stream_rpcs(files, require_rows=False)]
-    assert_frame_equal(pl.concat(pieces), expected)
-    assert_frame_equal(rows.rpcs(decode(files)), expected)
+    assert_frame_equal(as_polars(pieces), expected)
+    assert_frame_equal(as_polars([rows.rpcs(decode(files))]), expected)
     assert not list(little.iterdir())
 
 
@@ -104,7 +104,8 @@ def test_rpcs_that_last_hold_up_no_memory() -> None:
 def test_narrowing_reads_the_same_rows(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [recorded(BUSY)]
     expected = whole(files, monkeypatch)
-    assert_frame_equal(rows.rpcs(read_for_narrowing(files, Selection((), None, None, None)).tables), expected)
+    read = read_for_narrowing(files, Selection((), None, None, None))
+    assert_frame_equal(as_polars([rows.rpcs(read.tables)]), expected)
 
 
 def test_a_full_disk_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:

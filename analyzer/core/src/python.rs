@@ -29,6 +29,7 @@ mod live;
 mod processes;
 mod results;
 mod scrubbing;
+mod writing;
 
 use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cannot_open};
@@ -37,6 +38,7 @@ use live::Live;
 use processes::{ProcessRecord, TracePages};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
+use writing::RowWriter;
 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -46,6 +48,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Annotating>()?;
     module.add_class::<TracePages>()?;
     module.add_class::<ProcessRecord>()?;
+    module.add_class::<RowWriter>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
