@@ -66,6 +66,7 @@ class Run:
         messages: bool = False,
         packets: bool = False,
         rpc_rows: bool = False,
+        sorts_rpcs: bool = False,
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,

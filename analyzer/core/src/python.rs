@@ -90,7 +90,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, sorts_rpcs=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -98,6 +98,7 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
+        sorts_rpcs: bool,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -129,6 +130,7 @@ impl Run {
             packets,
             unlisted_packets,
             rpc_rows,
+            sorts_rpcs,
             acts,
             errors,
             file_times,
@@ -201,7 +203,8 @@ impl Run {
         let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
         let settled = cx.settled_rpcs();
         let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
-        let taken = cx.take_rpcs(if rows < least { 0 } else { rows });
+        let rows = if rows < least { 0 } else { cx.rpc_order.cut(rows) };
+        let taken = cx.take_rpcs(rows);
         rpc_rows(py, taken)
     }
 

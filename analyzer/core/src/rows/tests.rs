@@ -1,3 +1,4 @@
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_schema::DataType;
@@ -5,7 +6,7 @@ use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::parquet::{Metadata, Writer};
-use super::text::{Style, write, write_header};
+use super::text::{self, Style, write_header};
 use super::*;
 
 fn texts(texts: &[Option<&str>]) -> Vec<Option<String>> {
@@ -17,7 +18,7 @@ fn write_all(columns: &[Column<'_>], style: Style) -> String {
     if style == Style::Csv {
         write_header(columns, &mut out);
     }
-    write(columns, count_rows(columns).expect("equal lengths"), style, &mut out);
+    text::write(columns, count_rows(columns).expect("equal lengths"), style, &mut out);
     String::from_utf8(out).expect("text")
 }
 
