@@ -37,7 +37,7 @@ pub struct Writer {
     metadata: Vec<(String, String)>,
     /// By name of the column.
     fields: HashMap<String, Metadata>,
-    file: Option<ArrowWriter<Vec<u8>>>,
+    file: Option<(Arc<Schema>, ArrowWriter<Vec<u8>>)>,
 }
 
 impl Writer {
@@ -61,19 +61,22 @@ impl Writer {
             fields.push(field);
             arrays.push(array);
         }
-        let schema = Arc::new(Schema::new(fields));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)?;
-        let file = match &mut self.file {
+        let (schema, file) = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(ArrowWriter::try_new(Vec::new(), schema, Some(properties(&self.metadata)?))?),
+            None => {
+                let schema = Arc::new(Schema::new(fields));
+                let options = Some(properties(&self.metadata)?);
+                let file = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), options)?;
+                self.file.insert((schema, file))
+            }
         };
-        file.write(&batch)?;
+        file.write(&RecordBatch::try_new(Arc::clone(schema), arrays)?)?;
         Ok(std::mem::take(file.inner_mut()))
     }
 
     /// Gives the rest of the file; nothing if there was no piece.
     pub fn finish(&mut self) -> Result<Vec<u8>, ParquetError> {
-        self.file.take().map_or(Ok(Vec::new()), ArrowWriter::into_inner)
+        self.file.take().map_or(Ok(Vec::new()), |(_, file)| file.into_inner())
     }
 }
 

@@ -1,9 +1,9 @@
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt8Type, UInt32Type};
 use arrow_schema::DataType;
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::parquet::{Metadata, Writer};
 use super::text::{self, Style, write_header};
