@@ -6,6 +6,7 @@ pub mod durations;
 pub mod handed_on;
 pub mod methods;
 pub mod piece;
+pub mod saved;
 pub mod spill;
 pub mod strings;
 pub mod tables;
