@@ -67,7 +67,8 @@ ARROWS = {
     "fleet.dataset": "analyzer.tables analyzer.model reports.tables fleet.recordings interruption",
     "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
     "reports.tables fleet.recordings fleet.dataset interruption",
-    "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
+    "fleet.planning": "fleet.recordings fleet.dataset fleet.engines",
+    "fleet.run": "fleet.recordings fleet.dataset fleet.engines fleet.planning",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
     "cli.support": "files analyzer.limits analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "

@@ -13,6 +13,7 @@ from msgspec import Struct
 from ...analyzer.model.budget import CAUSES
 from ...interruption import scratch
 from ..dataset import catalog, summary, sums
+from ..dataset.joining import SERIES
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from .changes import since
@@ -89,7 +90,7 @@ def report(target: str, most: int | None = 10) -> Report:
     with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
         _create_views(database, files)
         row = database.execute(
-            "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
+            f"SELECT count(DISTINCT {SERIES}), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
             "sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
         ).fetchone()
         slots = tuple(_read_slots(database))

@@ -10,6 +10,7 @@ analyze the same recording write the same files, and files of a killed run are o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import quote
@@ -25,6 +26,9 @@ TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "lat
 """Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
 MARKERS = "_recordings"
 SCHEMA = "grpcdiag.fleet-recording/1"
+_PART = re.compile(r"(?P<series>.*)\.(?P<epoch>\d+)-(?P<number>\d+)")
+OPEN = ".open"
+"""Part of the names of files with what was open at a part's end: they count while no part continues it."""
 _PARTLY = ".partly"
 """Part of the names of markers of recordings with skipped files, so that a listing finds them."""
 
@@ -83,6 +87,23 @@ class Committed(Struct, frozen=True):
         return f"{self.recording}.{self.version}"
 
 
+def series_of(recording: str) -> str:
+    """Return the series of which a recording is a part; without parts it is the recording."""
+    return match["series"] if (match := _PART.fullmatch(recording)) else recording
+
+
+def _is_continued(recording: str, present: Mapping[str, Committed]) -> bool:
+    match = _PART.fullmatch(recording)
+    series, epoch, number = (match["series"], match["epoch"], int(match["number"])) if match else (recording, 0, 0)
+    return f"{series}.{epoch}-{number + 1}" in present
+
+
+def _stems(present: Mapping[str, Committed]) -> set[str]:
+    """List the names of all files of the dataset, without their ending."""
+    stems = {one.stem for one in present.values()}
+    return stems | {f"{one.stem}{OPEN}" for one in present.values() if not _is_continued(one.recording, present)}
+
+
 def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
     """Compute the version of a recording from what its rows depend on: files, sidecar, and options of decoding."""
     files = [*recording.files, *recording.sidecar, *([keylog] if keylog else [])]
@@ -101,22 +122,27 @@ def committed(dataset: str) -> dict[str, Committed]:
         name = url.rpartition("/")[2]
         if not name.endswith(".json") or name.startswith("."):
             continue
-        stem, partly = name.removesuffix(".json"), False
-        if stem.endswith(_PARTLY):
-            stem, partly = stem.removesuffix(_PARTLY), True
-        recording, _, of = stem.rpartition(".")
-        found[recording] = Committed(url, recording, of, partly)
+        one = named(url)
+        found[one.recording] = one
     return found
 
 
-def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
-    """Add a recording to the dataset, and replace those of the `older` markers. Raises StoreError."""
+def named(url: str) -> Committed:
+    """Read the name of a marker."""
+    stem = url.rpartition("/")[2].removesuffix(".json")
+    recording, _, of = stem.removesuffix(_PARTLY).rpartition(".")
+    return Committed(url, recording, of, stem.endswith(_PARTLY))
+
+
+def commit(dataset: str, marker: Marker, older: Sequence[str]) -> str:
+    """Add a recording to the dataset, and replace those of the `older` markers; return its URL. Raises StoreError."""
     name = f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
     url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
     # remove before adding: two versions of a recording are never in the dataset together
     store.remove([other for other in older if other != url])
     with scratch("grpcdiag-") as folder:
         store.put_bytes(json.encode(marker), url, folder)
+    return url
 
 
 def markers(found: Iterable[Committed]) -> list[Marker]:
@@ -166,14 +192,18 @@ def prepare(dataset: str) -> None:
         store.remove([url])
 
 
-def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> int:
-    """Remove files of `mine` recordings that no marker names; killed runs leave such files. Raises StoreError."""
-    wanted, stems = set(mine), {one.stem for one in present.values()}
+def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str] | None) -> int:
+    """Remove files of `mine` recordings, None for all, that no marker names; killed runs leave such files.
+
+    Raises StoreError.
+    """
+    wanted, stems = None if mine is None else set(mine), _stems(present)
     stale = []
     for table in TABLES:
         for url in store.names(f"{dataset.rstrip('/')}/{table}"):
             stem = url.rpartition("/")[2].removesuffix(".parquet")
-            if stem not in stems and stem.rpartition(".")[0] in wanted:
+            recording = stem.removesuffix(OPEN).rpartition(".")[0]
+            if stem not in stems and (wanted is None or recording in wanted):
                 stale.append(url)
     store.remove(stale)
     return len(stale)
@@ -181,8 +211,9 @@ def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> i
 
 def pieces(dataset: str, table: str, present: dict[str, Committed]) -> list[str]:
     """List the files of a table that are part of the dataset. Raises StoreError."""
-    stems = {f"{one.stem}.parquet" for one in present.values()}
-    return [url for url in store.names(f"{dataset.rstrip('/')}/{table}") if url.rpartition("/")[2] in stems]
+    stems = _stems(present)
+    urls = store.names(f"{dataset.rstrip('/')}/{table}")
+    return [url for url in urls if url.rpartition("/")[2].removesuffix(".parquet") in stems]
 
 
 def state(present: dict[str, Committed]) -> str:

@@ -26,31 +26,62 @@ MOST_HOURS = 1_000
 
 
 def divided(
-    tables: Tables, analysis: Analysis | None, recording: str, marks: Sequence[Marks] | None = None
-) -> Iterator[tuple[str, str, Pieces]]:
-    """Yield table, hour and rows, for every table and hour that has rows."""
-    for table, times, make in (
-        ("connections", tables.connections.first_time_ns, _all(lambda: connections(tables, marks))),
-        ("rpcs", tables.rpcs.start_time_ns, lambda at: _rpcs(tables, at)),
-        ("waits", tables.waits.start_time_ns, lambda at: _waits(tables, at)),
-        ("problems", tables.problems.time_ns, _all(lambda: rows.problems(tables))),
+    tables: Tables,
+    analysis: Analysis | None,
+    recording: str,
+    marks: Sequence[Marks] | None = None,
+    open_at_end: Tables | None = None,
+) -> Iterator[tuple[str, str, bool, Pieces]]:
+    """Yield table, hour, whether rows were open at the end, and rows, for all that have rows.
+
+    `open_at_end` has the rows of `tables` that were open at the end of a file behind which others may come.
+    """
+    waits, rpcs = tables.waits, tables.rpcs
+    is_open = (
+        (_find_open(rpcs, open_at_end.rpcs), _find_open(waits, open_at_end.waits)) if open_at_end else (None, None)
+    )
+    for table, times, which, make in (
+        ("connections", tables.connections.first_time_ns, None, _all(lambda: connections(tables, marks))),
+        ("rpcs", rpcs.start_time_ns, is_open[0], lambda at: _rpcs(tables, at)),
+        ("waits", waits.start_time_ns, is_open[1], lambda at: _waits(tables, at)),
+        ("problems", tables.problems.time_ns, None, _all(lambda: rows.problems(tables))),
     ):
-        yield from _by_hour(table, times, make, recording)
+        yield from _by_hour(table, times, make, recording, which)
     if analysis and analysis.findings:
         first = np.array([min(e.time_ns for e in f.evidence) for f in analysis.findings], dtype=np.int64)
         yield from _by_hour("findings", first, _all(lambda: findings(analysis)), recording)
 
 
+def _find_open(every: Rpcs | Waits, some: Rpcs | Waits) -> npt.NDArray[np.bool_] | None:
+    """Mark the rows that are in `some` too: of the same stream, with the same start."""
+    if not len(some.stream):
+        return None
+    kind = np.dtype([("connection", np.uint32), ("stream", np.uint32), ("start", np.int64)])
+    keys = []
+    for table in (every, some):
+        key = np.empty(len(table.stream), dtype=kind)
+        key["connection"], key["stream"], key["start"] = table.connection, table.stream, table.start_time_ns
+        keys.append(key)
+    return np.isin(keys[0], keys[1])
+
+
 def _by_hour(
-    table: str, times: Ints, make: Callable[[Ints], Iterator[Frame]], recording: str
-) -> Iterator[tuple[str, str, Pieces]]:
+    table: str,
+    times: Ints,
+    make: Callable[[Ints], Iterator[Frame]],
+    recording: str,
+    is_open: npt.NDArray[np.bool_] | None = None,
+) -> Iterator[tuple[str, str, bool, Pieces]]:
     hours = times // HOUR_NS
     different = np.unique(hours)
     if len(different) > MOST_HOURS:
         hours, different = np.full(len(hours), different[0]), different[:1]
     for hour in different:
-        at = np.flatnonzero(hours == hour)
-        yield table, hour_name(int(hour)), lambda at=at: _marked(make(at), recording)  # type: ignore[misc]
+        chosen = np.flatnonzero(hours == hour)
+        for which in (False, True):
+            at = chosen[is_open[chosen] == which] if is_open is not None else chosen[: 0 if which else None]
+            if len(at):
+                yield table, hour_name(int(hour)), which, lambda at=at: _marked(make(at), recording)  # type: ignore[misc]
 
 
 def hour_name(hour: int) -> str:

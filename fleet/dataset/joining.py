@@ -26,6 +26,12 @@ _SHARED_MARKS = 4
 _MOST = 4
 """Most connections that a connection without handshake is compared with by address."""
 
+_CLOCKS_NS = 600_000_000_000
+"""Largest difference of two hosts' clocks with which parts of their series are joined: 10 minutes (heuristic: without
+such a bound, all parts of a connection of weeks would be compared with all others)."""
+SERIES = "regexp_replace(recording, '\\.\\d+-\\d+$', '')"
+"""SQL for the series of which a recording is a part."""
+
 _RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
 
 
@@ -33,16 +39,17 @@ def candidates(connections: str) -> str:
     """Make SQL for pairs of recorded connections that may be one: `a` is nearer to the client, and counts."""
     return f"""
         WITH c AS (
-            SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
+            SELECT recording, {SERIES} AS series, connection, client, server, complete, first_time_ns, last_time_ns,
+                   vantage,
                    {_RANK} AS rank, row_number() OVER (ORDER BY {_RANK}, recording, connection) AS number,
                    client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
                    bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs, marks
             FROM {connections} WHERE rpcs > 0
         ), opened AS (
-            -- pair one row with all others of the connection, not all with all: bounds the work for repeated captures
-            SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
-                                     'first_time_ns': first_time_ns}}, number) AS a
-            FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
+            -- pair one series' rows with all others of the connection, not all with all: bounds the work for repeated
+            -- captures
+            SELECT cs, ss, arg_min(series, number) AS series
+            FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT series) > 1
         ), marked AS (
             SELECT number, unnest(marks) AS mark FROM c
         ), known AS (
@@ -55,13 +62,18 @@ def candidates(connections: str) -> str:
                    a.first_time_ns AS a_time_ns, b.*
             FROM c a JOIN c b ON a.client = b.client AND a.server = b.server
             WHERE NOT (a.complete AND b.complete) AND (a.rank, a.recording) < (b.rank, b.recording)
-              AND a.recording <> b.recording
+              AND a.series <> b.series
               AND {_overlap("a.cs", "b.cs", "a.bc", "b.bc")} AND {_overlap("a.ss", "b.ss", "a.bs", "b.bs")}
             QUALIFY row_number() OVER (PARTITION BY b.recording, b.connection ORDER BY a.rank, a.recording) <= {_MOST}
         ), pairs AS (
             SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
-                   a.first_time_ns AS a_time_ns, c.recording, c.connection, vantage, c.first_time_ns
-            FROM opened JOIN c USING (cs, ss) WHERE c.complete AND c.recording <> a.recording
+                   a.first_time_ns AS a_time_ns, c.recording, c.connection, c.vantage, c.first_time_ns
+            FROM opened o JOIN c a ON a.cs = o.cs AND a.ss = o.ss AND a.series = o.series
+            JOIN c ON c.cs = o.cs AND c.ss = o.ss AND c.series <> o.series
+            WHERE a.complete AND c.complete AND (
+                (a.recording = a.series AND c.recording = c.series)
+                OR (a.first_time_ns::HUGEINT - c.last_time_ns < {_CLOCKS_NS}
+                    AND c.first_time_ns::HUGEINT - a.last_time_ns < {_CLOCKS_NS}))
             UNION
             SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
             FROM late
@@ -69,7 +81,7 @@ def candidates(connections: str) -> str:
             SELECT a.recording, a.connection, a.vantage, a.first_time_ns, b.recording, b.connection, b.vantage,
                    b.first_time_ns
             FROM shared s JOIN c a ON a.number = s.nearest JOIN c b ON b.number = s.number
-            WHERE a.recording <> b.recording
+            WHERE a.series <> b.series
         )
         SELECT a_recording, a_connection, a_vantage,
                recording AS b_recording, connection AS b_connection, vantage AS b_vantage
@@ -95,6 +107,9 @@ def agreed(rpcs: str) -> str:
     ends = ("recording", "connection", "vantage")
     mine = ", ".join(f"if(turned, b_{name}, a_{name}) AS a_{name}" for name in ends)
     other = ", ".join(f"if(turned, a_{name}, b_{name}) AS b_{name}" for name in ends)
+    end = "if(turned, a_recording, b_recording), if(turned, a_connection, b_connection)"
+    other_recording = "if(turned, b_recording, a_recording)"
+    nearest = SERIES.replace("recording", other_recording)
     alike = f"({_RANK.replace('vantage', 'a_vantage')}) = ({_RANK.replace('vantage', 'b_vantage')})"
     return f"""
         SELECT {mine}, {other} FROM (SELECT *, shorter AND {alike} AS turned FROM (
@@ -106,9 +121,18 @@ def agreed(rpcs: str) -> str:
             JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
             GROUP BY ALL
         ) WHERE same >= greatest(1, {_AGREE} * common))
-        QUALIFY row_number() OVER (PARTITION BY if(turned, a_recording, b_recording),
-                                                if(turned, a_connection, b_connection)
-                                   ORDER BY same DESC, if(turned, b_recording, a_recording)) = 1"""
+        -- one other end: the series that has most in common, with all of its parts
+        QUALIFY {nearest} = first_value({nearest}) OVER (PARTITION BY {end} ORDER BY same DESC, {other_recording})
+            AND row_number() OVER (PARTITION BY {end}, {other_recording} ORDER BY same DESC) = 1"""
+
+
+def counted_twice(rpcs: str) -> str:
+    """Make SQL for the RPCs of `b` that are also in `a`, by the rows of `agreed` in the table `pairs`."""
+    return f"""
+        SELECT DISTINCT b_recording AS recording, b_connection AS connection, stream
+        FROM pairs p
+        JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection
+        SEMI JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection AND a.stream = b.stream"""
 
 
 def ends(rpcs: str, hosts: str) -> str:

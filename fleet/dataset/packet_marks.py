@@ -47,16 +47,20 @@ class Pushed:
         ends = (packets.seq[chosen].astype(np.uint64) + packets.payload_bytes[chosen]).astype(np.uint32)
         self._pieces.append((side.astype(np.uint32), ends, packets.ack[chosen].astype(np.uint32)))
 
-    def marks(self, tables: Tables) -> list[Marks]:
-        """Compute the marks of each connection; none without RPCs, or if it is short and has its handshake."""
+    def marks(self, tables: Tables, places: npt.NDArray[np.uint32] | None = None) -> list[Marks]:
+        """Compute the marks of each connection; none without RPCs, or if it is short and has its handshake.
+
+        `places` are the numbers that connections have in `tables`, by those that packets had; too large without a row.
+        """
         c = tables.connections
         long = c.last_time_ns - c.first_time_ns >= _LASTED_NS
         mine = np.asarray((c.rpcs > 0) & ((c.complete == 0) | long))
         kept = _Smallest(len(mine), max(_LEAST, min(MOST, _MOST_ALTOGETHER // max(int(mine.sum()), 1))))
         bases = np.stack([c.client_sequence, c.server_sequence]).astype(np.uint32)
         for side, ends, acknowledged in self._pieces:
-            chosen = np.flatnonzero(mine[side >> 1])
-            at, sender = (side[chosen] >> 1).astype(np.int64), side[chosen] & 1
+            rows = (side >> 1 if places is None else places[side >> 1]).astype(np.int64)
+            chosen = np.flatnonzero((rows < len(mine)) & np.append(mine, False)[np.minimum(rows, len(mine))])
+            at, sender = rows[chosen], side[chosen] & 1
             # offset + initial sequence number, which wraps at 32 bits as on the wire
             first, second = ends[chosen] + bases[sender, at], acknowledged[chosen] + bases[1 - sender, at]
             kept.add(at, first.astype(np.uint64) << np.uint64(32) | second)

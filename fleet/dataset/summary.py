@@ -98,8 +98,7 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
         some = {recording: one for recording, one in present.items() if recording in joined}
         relations["rpcs"] = _relation(target, "rpcs", some, scratch)
         database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
-        counted = "SELECT b_recording AS recording, b_connection AS connection FROM pairs"
-        database.execute(f"CREATE TEMP TABLE twice AS {counted}")
+        database.execute(f"CREATE TEMP TABLE twice AS {joining.counted_twice(relations['rpcs'])}")
         sums.write(database, joining.ends(relations["rpcs"], hosts), made["ends"])
         sums.write(database, _ways(sums.files([str(made["ends"])])), made["ways"])
         sums.write(database, _totals(relations, hosts), made["totals"])
@@ -116,7 +115,7 @@ def _relation(target: str, table: str, present: dict[str, Committed], scratch: P
 
 
 def _counted_twice(relations: Mapping[str, str]) -> str:
-    rpcs = f"(SELECT * FROM {relations['rpcs']} SEMI JOIN twice USING (recording, connection))"
+    rpcs = f"(SELECT * FROM {relations['rpcs']} SEMI JOIN twice USING (recording, connection, stream))"
     return sums.rpcs_of_connections(rpcs, relations["connections"])
 
 

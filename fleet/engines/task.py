@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ... import interruption
 from ...analyzer.sidecar.names import MOST_BYTES, MOST_SAMPLE_BYTES
-from ..dataset import catalog, sums
+from ..dataset import catalog, heads, sums
 from ..dataset.catalog import LeftOut, Marker
+from ..dataset.heads import Head, Part
 from ..recordings import feeding, store
 from ..recordings.credentials import without_credentials
 from ..recordings.series import File, Recording
@@ -39,6 +41,12 @@ class Task(Struct, frozen=True):
     """Markers of other versions of the recording, which this version replaces."""
     keylog: File | None = None
     """File of TLS secrets: each worker reads it itself, and its contents are not sent."""
+    state: str | None = None
+    """URL of the state from which decoding goes on."""
+    leaves: Head | None = None
+    """Head of the series as this part leaves it, but for what reading shows; None if no part continues this one."""
+    replaces: Head | None = None
+    """Head of the series before, if this part continues its last one or takes its place."""
 
     def __repr__(self) -> str:
         """Name the object for the logs of engines."""
@@ -101,13 +109,48 @@ def _analyse(task: Task, began: tuple[float, float]) -> Marker:
     with interruption.scratch("grpcdiag-fleet-") as scratch:
         (scratch / "captures").mkdir()
         with feeding.feed(task.recording.files, scratch / "captures") as feed:
-            read = _read(task, feed)
+            task, read = _read_behind(task, feed)
+        if read.tables is None and task.leaves and task.replaces:
+            _note_failed(task.dataset, task.leaves, task.replaces, read.left_out)
+            return _marker(task, read, {}, began)
         written, rows = _write(task, read, scratch)
-        for url, path in written.items():
-            store.put(path, url)
+        store.put_all(written)
         marker = _marker(task, read, rows, began)
-        catalog.commit(task.dataset, marker, task.older)
+        _commit(task, read, marker, [url for url in written if f"{catalog.OPEN}.parquet" in url])
     return marker
+
+
+def _note_failed(dataset: str, leaves: Head, before: Head, left_out: tuple[LeftOut, ...]) -> None:
+    """Remember files behind a part of which none can be read; what is open stays open. Raises StoreError."""
+    failed = {one.file: leaves.files[one.file] for one in left_out}
+    told = tuple(one for one in before.left_out if one.file not in failed)
+    heads.write(dataset, replace(before, failed={**before.failed, **failed}, left_out=(*told, *left_out)))
+
+
+def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) -> None:
+    """Add the part to the dataset, then what the next one needs. Raises StoreError."""
+    leaves, before = task.leaves, task.replaces
+    state = None
+    if leaves and read.state and leaves.part.id == marker.recording:
+        state = heads.write_state(task.dataset, f"{marker.recording}.{marker.version}", read.state)
+    url = catalog.commit(task.dataset, marker, task.older)
+    if not leaves or (read.is_decrypted and not before and not task.state):
+        return  # keys are not saved: all files are read again with the next one
+    failed = {one.file: leaves.files[one.file] for one in marker.left_out if one.file in leaves.files}
+    head = replace(
+        leaves,
+        files={name: version for name, version in leaves.files.items() if name not in failed},
+        failed={**leaves.failed, **failed},
+        left_out=(*leaves.left_out, *marker.left_out),
+    )
+    if leaves.part.id == marker.recording:
+        last = max(marker.last_time_ns or 0, before.last_time_ns or 0 if before else 0)
+        head = replace(head, marker=url, state=state, last_time_ns=last or None, open_files=tuple(open_files))
+    heads.write(task.dataset, head)
+    if before and leaves.part.id == marker.recording:
+        store.remove([old for old in before.open_files if old not in open_files])
+        states = {before.state, before.before} - {head.state, head.before, None}
+        store.remove([old for old in states if old])
 
 
 class _Read(Struct, frozen=True):
@@ -120,9 +163,41 @@ class _Read(Struct, frozen=True):
     no_grpc: str | None
     left_out: tuple[LeftOut, ...]
     warnings: tuple[str, ...] = ()
+    open_at_end: Tables | None = None
+    """Rows of what is open at the end."""
+    state: bytes | None = None
+    """What the next part goes on with."""
+
+    @property
+    def is_decrypted(self) -> bool:
+        """Check whether any TLS was decrypted."""
+        return self.tables is not None and bool(self.tables.connections.tls_decrypted.any())
 
 
-def _read(task: Task, feed: feeding.Feed) -> _Read:
+def _read_behind(task: Task, feed: feeding.Feed) -> tuple[Task, _Read]:
+    """Read files behind those of the state; if it cannot be used, they begin an epoch. Raises StoreError."""
+    leaves = task.leaves
+    if not task.state or not leaves:
+        return task, _read(task, feed, None)
+    try:
+        return task, _read(task, feed, heads.read_state(task.state))
+    except (_UnusableState, store.StoreError) as error:
+        if isinstance(error, store.StoreError) and not error.lasting:
+            raise
+        reason = f"these files were read without what was open before them: {error}"
+    part = Part(leaves.part.series, leaves.next_epoch)
+    leaves = replace(leaves, part=part, next_epoch=part.epoch + 1, before=None)
+    recording = replace(task.recording, id=part.id)
+    anew = replace(task, recording=recording, state=None, leaves=leaves, replaces=None, older=())
+    read = _read(anew, feed, None)
+    return anew, replace(read, warnings=(*read.warnings, reason))
+
+
+class _UnusableState(Exception):
+    """A state was saved by another version, or is damaged."""
+
+
+def _read(task: Task, feed: feeding.Feed, state: bytes | None) -> _Read:
     """Analyze the recording's files. Raises StoreError."""
     from ...analyzer.analysis import of_tables
     from ...analyzer.decode.errors import CaptureError, NoGrpcError
@@ -133,7 +208,7 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
         return _Read(None, None, None, None, left_out)
     sidecar, notes = _beside(task.recording)
     try:
-        tables, marks = _decoded(feed, _how(task))
+        tables, marks, open_at_end, saved = _decoded(feed, _how(task), state, resumes=task.leaves is not None)
     except CaptureError as error:
         feed.check()
         others = (file.named for number, file in enumerate(files) if number not in feed.reasons)
@@ -146,28 +221,41 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
     except NoGrpcError as error:
         analysis, no_grpc = error.analysis, str(error)
     warnings = tuple(map(feed.named, analysis.quality.warnings)) if analysis else ()
-    return _Read(tables, analysis, marks, no_grpc, left_out, warnings)
+    return _Read(tables, analysis, marks, no_grpc, left_out, warnings, open_at_end, saved)
 
 
-def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[Marks]]:
-    """Decode the tables, and the marks that identify connections. Raises CaptureError."""
+def _decoded(
+    feed: feeding.Feed, how: DecodeOptions, state: bytes | None = None, *, resumes: bool = False
+) -> tuple[Tables, Sequence[Marks], Tables | None, bytes | None]:
+    """Decode the tables, the marks that identify connections, what is open at the end, and the state there.
+
+    Without `resumes` there are neither. Raises CaptureError, _UnusableState.
+    """
     from ...analyzer import _core
     from ...analyzer.decode.runner import STEP
     from ...analyzer.tables import Packets, table_of, tables_of
     from ..dataset.packet_marks import Pushed
 
     pushed = Pushed()
-    run = _core.Run(feed.paths, rpc_rows=True, packets=True, **how)
+    try:
+        run = _core.Run(feed.paths, rpc_rows=True, packets=True, resumes=resumes, saved=state, **how)
+    except ValueError as error:
+        raise _UnusableState(str(error)) from None
     feed.begin()
     while run.step(STEP):
         pushed.add(table_of(Packets, run.take("packets")))
-    result = run.finish()
+    open_at_end, saved = None, None
+    if resumes:
+        result, rows, saved = run.finish_file()
+        open_at_end = tables_of(rows)
+    else:
+        result = run.finish()
     pushed.add(table_of(Packets, result["packets"]))
     # packets, and columns used to match packets, are not needed any more: free their memory
     result["packets"] = {name: column[:0].copy() for name, column in result["packets"].items()}
     result |= {name: result[name][:0].copy() for name in ("request_budgets", "request_ends")}
     tables = tables_of(result)
-    return tables, pushed.marks(tables)
+    return tables, pushed.marks(tables, result.get("places")), open_at_end, saved
 
 
 def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dict[str, int]]:
@@ -180,10 +268,12 @@ def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dic
 
     host, recording = task.recording.host, task.recording.id
     stem = f"{recording}.{task.version}"
-    for number, (table, hour, pieces) in enumerate(divided(read.tables, read.analysis, recording, read.marks)):
+    parts = divided(read.tables, read.analysis, recording, read.marks, read.open_at_end)
+    for number, (table, hour, is_open, pieces) in enumerate(parts):
         path = scratch / f"{number}.parquet"
         counts[table] += _parquet(table, pieces(), path)
-        written[catalog.partition(task.dataset, table, host, hour, stem)] = path
+        name = f"{stem}{catalog.OPEN if is_open else ''}"
+        written[catalog.partition(task.dataset, table, host, hour, name)] = path
     return written | _sums(task, written, counts, scratch), counts
 
 

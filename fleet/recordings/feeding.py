@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...interruption import scratch
 from . import store
 from .series import File
 
@@ -110,6 +111,21 @@ def _first_time(path: str) -> int | None:
     run.step(1)
     first: int | None = run.finish()["capture"]["first_time_ns"]
     return first
+
+
+def first_time(file: File) -> int | None:
+    """Read the time of a file's first packet; None if its beginning holds none, or is no capture. Raises StoreError."""
+    from ...analyzer.decode.errors import CaptureError
+
+    with scratch("grpcdiag-") as folder:
+        path = store.local_path(file.url)
+        if path is None:
+            path = str(folder / "head")
+            Path(path).write_bytes(store.head(file.url, HEAD_BYTES))
+        try:
+            return _first_time(path)
+        except CaptureError:
+            return None
 
 
 class _Pipes(Feed):

@@ -6,7 +6,8 @@ import errno
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -112,8 +113,11 @@ def _lacking(url: str, error: ImportError) -> str:
     return f"{scheme}:// needs the package {package}, here and where workers run: pip install {extra}"
 
 
-def search(source: str) -> Iterator[Found]:
-    """List the captures of a folder, of a pattern, or one file, with their sidecars. Raises StoreError."""
+def search(source: str, tell: Callable[[str, str], None] = lambda folder, reason: None) -> Iterator[Found]:
+    """List the captures of a folder, of a pattern, or one file, with their sidecars; `tell` unreadable folders.
+
+    Raises StoreError.
+    """
     from fsspec.core import has_magic
 
     system, path = opened(source)
@@ -123,6 +127,8 @@ def search(source: str) -> Iterator[Found]:
         listed = _matched(system, path, root, source)
     elif tried(lambda: system.isdir(path), source):
         root, listed = path, _below(system, path, source)
+        if local_path(system.unstrip_protocol(path)) is not None:
+            _tell_unreadable(path, tell)
     else:
         root = path.rpartition("/")[0]
         listed = _alone(system, path, source)
@@ -137,6 +143,12 @@ _Listed = dict[str, dict[str, Any]]
 def _below(system: Any, folder: str, source: str) -> _Listed:
     everything = tried(lambda: system.find(folder, detail=True), source)
     return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+
+
+def _tell_unreadable(folder: str, tell: Callable[[str, str], None]) -> None:
+    """Tell of each folder below this one that cannot be listed: fsspec passes over it without a word."""
+    for _ in os.walk(folder, onerror=lambda error: tell(str(error.filename), error.strerror or str(error))):
+        pass
 
 
 def _wanted(name: str) -> bool:
@@ -298,6 +310,20 @@ def put(path: Path, url: str) -> None:
             part.replace(final)
 
     tried(replace, url)
+
+
+def put_all(paths: Mapping[str, Path]) -> None:
+    """Copy local files to URLs, to object stores several at once. Raises StoreError."""
+    if len(paths) < 2 or local_path(next(iter(paths))) is not None or "://" not in next(iter(paths)):
+        for url, path in paths.items():
+            put(path, url)
+        return
+    with ThreadPoolExecutor(_PUTS_AT_ONCE) as pool:
+        list(pool.map(put, paths.values(), paths))
+
+
+_PUTS_AT_ONCE = 8
+"""Requests at once that write the files of a recording."""
 
 
 def put_bytes(content: bytes, url: str, folder: Path) -> None:

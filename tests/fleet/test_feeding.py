@@ -54,7 +54,7 @@ def read(files: list[File], folder: Path) -> tuple[Tables, int]:
     folder.mkdir()
     with feeding.feed(files, folder) as feed:
         on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        tables, _ = task._decoded(feed, {})
+        tables = task._decoded(feed, {})[0]
         on_disk = max(on_disk, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
         feed.check()
     return tables, on_disk

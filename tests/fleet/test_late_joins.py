@@ -64,7 +64,7 @@ def marks_of(path: str) -> tuple[Tables, list[packet_marks.Marks]]:
     from grpcdiag.fleet.engines.task import _decoded
     from grpcdiag.fleet.recordings.feeding import Feed
 
-    tables, found = _decoded(Feed([path], {}), {})
+    tables, found, *_ = _decoded(Feed([path], {}), {})
     return tables, list(found)
 
 

@@ -1,10 +1,12 @@
 //! Where a byte of a connection is in the capture.
 
+use serde::{Deserialize, Serialize};
+
 /// The packet and time of one byte of a direction's stream of bytes.
 ///
 /// `packet` recorded the byte; it became readable in order at `ready_packet`, which is later only when an earlier
 /// byte was lost or reordered on the way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     /// Capture time of the packet that carried the byte, nanoseconds since the epoch.
     pub time: i64,

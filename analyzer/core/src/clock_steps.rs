@@ -4,6 +4,8 @@
 //! that steps look alike in the packets of one side: only both sides' timestamps tell them apart. So after a pause
 //! packets are kept until both, or one that went on, are known.
 
+use serde::{Deserialize, Serialize};
+
 use crate::capture_file::Packet;
 use crate::limits;
 use crate::packet::{Address, Dissector, Outcome, Segment};
@@ -25,7 +27,7 @@ const OLD: i64 = 600_000_000_000;
 const FLOWS: usize = 1024;
 
 /// A step of the capture's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The first packet after it.
     pub packet: u32,
@@ -34,7 +36,7 @@ pub struct Step {
 }
 
 /// What is known of the clock so far.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Clock {
     flows: Vec<Flow>,
     /// Time of the packet before, as recorded.
@@ -49,7 +51,7 @@ pub struct Clock {
 }
 
 /// One direction of a connection, by its packets with timestamps; times are corrected.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Flow {
     ends: Option<Ends>,
     first: (u32, i64),
@@ -59,7 +61,7 @@ struct Flow {
 type Ends = [(Address, u16); 2];
 
 /// Packets after a pause whose length is in doubt.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Pause {
     kept: Vec<Kept>,
     /// The flows that went on, a connection's one direction each.
@@ -67,7 +69,7 @@ struct Pause {
 }
 
 /// What a flow shows after a pause.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Side {
     ends: Ends,
     /// Its timestamp before the pause.
@@ -88,7 +90,7 @@ impl Side {
 }
 
 /// A packet with its own bytes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Kept {
     number: u32,
     time_ns: i64,

@@ -1,12 +1,14 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
+use numpy::IntoPyArray;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+
+use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::capture_file::{CaptureReader, Source};
+use crate::capture_file::{CaptureReader, Packet, Source};
 use crate::connection::{roles, set_up};
 use crate::grpc::{protocol, status};
 use crate::http2::frame::header::FrameType;
@@ -15,6 +17,7 @@ use crate::http2::observe::implementation;
 use crate::limits;
 use crate::processes::path::PARTS;
 use crate::processes::states::STATES;
+use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
 use crate::store::budget::CAUSES;
 use crate::store::context::Options;
@@ -90,7 +93,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, sorts_rpcs=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, sorts_rpcs=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None, resumes=false, saved=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -109,6 +112,8 @@ impl Run {
         threads: u8,
         spill: usize,
         memory: Option<u64>,
+        resumes: bool,
+        saved: Option<Vec<u8>>,
     ) -> PyResult<Self> {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
@@ -136,12 +141,16 @@ impl Run {
             file_times,
             as_scrubbed,
             ports,
+            resumes,
             threads,
             spill: spilled,
         };
-        Ok(Self {
-            inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::with_keys(options, keys)), spill, memory }),
-        })
+        let pipeline = match saved {
+            Some(saved) => Pipeline::resume(options, keys, &saved).map_err(PyValueError::new_err)?,
+            None if resumes => Pipeline::resumable(options, keys),
+            None => Pipeline::with_keys(options, keys),
+        };
+        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(pipeline), spill, memory }) })
     }
 
     /// Reads up to `packets` packets; `False` at the end.
@@ -149,13 +158,15 @@ impl Run {
         let Inner { reader, pipeline, spill, memory } = self.inner();
         let pipeline = pipeline.as_mut().ok_or_else(finished)?;
         let more: Result<bool, String> = py.detach(|| {
-            let mut left = packets;
+            let (mut left, before) = (packets, pipeline.packets_before);
             while left > 0 {
                 within(*memory, pipeline)?;
                 let some = left.min(limits::MEMORY_PACKETS);
                 for _ in 0..some {
                     match reader.next_packet() {
-                        Some(packet) => pipeline.packet(&packet),
+                        Some(packet) => {
+                            pipeline.packet(&Packet { number: packet.number.saturating_add(before), ..packet });
+                        }
                         None => return Ok(false),
                     }
                 }
@@ -237,6 +248,30 @@ impl Run {
         tables(py, &result, end, cx)?;
         is_well(self.inner().spill.as_deref())?;
         Ok(result)
+    }
+
+    /// Ends a run behind which others may come: what `finish` gives, the same of what is open at the end alone, and what
+    /// another run goes on with; `None` if that cannot be saved. `places` has the numbers of connections by those before.
+    fn finish_file<'py>(
+        &mut self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>)> {
+        let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
+        let damage = self.inner().reader.info().last_damage();
+        let (places, pieces, saved) = py.detach(|| {
+            let mut piece = pipeline.cut_file(damage);
+            let places = std::mem::take(&mut piece.places);
+            (places, finish_piece(piece), pipeline.save())
+        });
+        let [all, open] = pieces.map(|(end, cx, counts)| {
+            let result = PyDict::new(py);
+            result.set_item("capture", capture(py, self.lock().reader.info(), &counts)?)?;
+            tables(py, &result, end, cx)?;
+            Ok::<_, PyErr>(result)
+        });
+        let all = all?;
+        all.set_item("places", places.into_pyarray(py))?;
+        Ok((all, open?, saved.ok().map(|saved| PyBytes::new(py, &saved))))
     }
 }
 

@@ -68,6 +68,18 @@ def analyze(
             help="TLS secrets in the format of SSLKEYLOGFILE; a file or URL that the workers can read.",
         ),
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Try files again that could not be read, although they did not change.")
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Analyze the share I of N of the recordings, from 0/N on, without the summary: run fleet summarise "
+            "after all shares.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Analyze every recording of the sources into a Parquet dataset; recordings already in it are skipped."""
@@ -77,8 +89,8 @@ def analyze(
         from ..fleet.engines import engine as engine_of
         from ..fleet.recordings.credentials import without_credentials
 
-        planned = run.plan(sources, output, port or [], layout, keylog)
-        if not planned.recordings:
+        planned = run.plan(sources, output, port or [], layout, keylog, retry=retry, shard=_parse_shard(shard))
+        if not planned.recordings and not planned.is_shard:
             fail("the sources contain no captures", UNREADABLE)
         if not quiet:
             say(_describe_plan(planned))
@@ -88,6 +100,34 @@ def analyze(
                 say(f"{without_credentials(engine)} has no workers now; work begins when workers connect")
             result = run.execute(planned, chosen, report_outcome)
     _report_result(result, quiet)
+
+
+def _parse_shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    share, _, shares = text.partition("/")
+    if not (share.isdecimal() and shares.isdecimal() and int(share) < int(shares)):
+        fail(f"--shard {text}: I/N with I from 0 to N - 1 is needed, such as 0/8", 2)
+    return int(share), int(shares)
+
+
+@app.command("summarise")
+def summarise(
+    dataset: Dataset,
+    sweep: Annotated[
+        bool,
+        typer.Option("--sweep", help="Remove files that killed runs left; no run into the dataset may be going on."),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the summary that reports read, after fleet analyze --shard."""
+    with _handle_errors():
+        from ..analyzer.model.text import count
+        from ..fleet import run
+
+        joined = run.summarise(dataset, None if sweep else ())
+    if joined and not quiet:
+        say(f"{count(joined, 'RPC')} recorded at both ends")
 
 
 @contextmanager
@@ -126,7 +166,7 @@ def _describe_plan(planned: Plan) -> str:
         f"{count(len(planned.recordings), 'recording')} of {count(hosts, 'host')} in {count(files, 'file')}; "
         f"{len(planned.tasks):,} to analyze, {size(planned.size)}"
     )
-    return f"{text}; {len(planned.done):,} already in the dataset" if planned.done else text
+    return f"{text}; {planned.complete:,} already in the dataset" if planned.complete else text
 
 
 def _report_cut_key_log(planned: Plan) -> None:
@@ -205,14 +245,14 @@ def _report_result(result: Result, quiet: bool) -> None:
             say(f"{count(result.joined_rpcs, 'RPC')} recorded at both ends")
     for host, files in result.left_out.items():
         for file in files[:MOST_FILES_NAMED]:
-            say(f"skipped: {host}: {file.file}: {file.reason}")
+            say(f"skipped: {f'{host}: ' if host else ''}{file.file}: {file.reason}")
         if len(files) > MOST_FILES_NAMED:
-            say(f"skipped: {host}: {len(files) - MOST_FILES_NAMED:,} more")
+            say(f"skipped: {f'{host}: ' if host else ''}{len(files) - MOST_FILES_NAMED:,} more")
     if result.left_out:
         number = sum(map(len, result.left_out.values()))
         again = "; run again to retry them" if result.failed else ""
         fail(f"{count(number, 'file or recording', 'files and recordings')} skipped{again}", UNREADABLE)
-    if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.done:
+    if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.complete and not result.plan.is_shard:
         fail("no gRPC traffic found in any recording", NO_GRPC)
 
 

@@ -1,5 +1,7 @@
 //! Reads the bytes of a connection: HTTP/2 with gRPC, in the clear or in TLS, or another protocol.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::grpc::state::Http2;
 use crate::http2::connection::reading::Reading;
@@ -15,11 +17,12 @@ use super::set_up::{Alert, Beginning, alert_of};
 use super::shared::Shared;
 
 /// The layers above TCP.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Content {
     /// HTTP/2, with its RPCs.
     pub http2: Http2,
     /// TLS, if the connection begins with a TLS record.
+    #[serde(skip)]
     pub tls: Option<Box<Encrypted>>,
     /// The first bytes of each side; those that came first decide whether it is TLS.
     pub beginnings: [Option<Beginning>; 2],
@@ -32,7 +35,7 @@ pub struct Content {
 }
 
 /// What is known above TCP when a side closes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct AtClosing {
     /// RPCs that are open.
     pub open_rpcs: u32,

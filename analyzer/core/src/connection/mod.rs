@@ -1,5 +1,7 @@
 //! One connection with all its layers: TCP, TLS, HTTP/2 and gRPC.
 
+use serde::{Deserialize, Serialize};
+
 mod before;
 pub mod content;
 pub mod encrypted;
@@ -28,7 +30,7 @@ use roles::RolesFrom;
 use shared::Shared;
 
 /// What is left of a connection that is over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ended {
     /// The number of its first packet.
     pub id: u32,
@@ -55,7 +57,7 @@ pub struct CaptureEnd {
 }
 
 /// A connection that still receives packets.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Connection {
     tcp: Tcp,
     content: Content,
@@ -83,6 +85,12 @@ impl Connection {
     #[inline]
     pub fn touch(&self) {
         std::hint::black_box(self.tcp.touch() ^ self.content.http2.touch());
+    }
+
+    /// Makes it fit to be saved: without values of header fields. `false` when it cannot be, because it is TLS.
+    pub fn prepare_saving(&mut self) -> bool {
+        self.content.http2.sides.iter_mut().for_each(|side| side.forget_values());
+        self.content.tls.is_none()
     }
 
     /// Whether it has carried no payload.

@@ -1,5 +1,7 @@
 //! Measures TLS that is not decrypted: when records were sent, and who was silent between them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::store::tables::RecordRow;
 use crate::tls::Event;
@@ -8,7 +10,7 @@ use crate::tls::Event;
 const SHORTEST: i64 = 1_000_000;
 
 /// Silences that one side ended.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Silences {
     count: u32,
     total: i64,
@@ -29,7 +31,7 @@ impl Silences {
 }
 
 /// The records of one side.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Sent {
     records: u64,
     bytes: u64,

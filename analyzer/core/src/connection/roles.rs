@@ -1,10 +1,12 @@
 //! Decides who is the client, and where the capture was taken.
 
+use serde::{Deserialize, Serialize};
+
 use crate::packet::{Segment, TcpFlags};
 use crate::tcp::connection::Connection as Tcp;
 
 /// How client and server are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum RolesFrom {
     /// The SYN.

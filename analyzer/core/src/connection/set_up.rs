@@ -1,5 +1,7 @@
 //! How a connection begins: the first bytes of each side, and a TLS alert.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::http2::connection::detect::{self, Opening};
 use crate::tls::record::kind;
@@ -9,7 +11,7 @@ pub const BEGINNINGS: [&str; 8] =
     ["", "preface", "settings", "http1_request", "http1_response", "tls", "alert", "other"];
 
 /// The first bytes of a direction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Beginning {
     /// Their packet.
     pub at: At,
@@ -36,7 +38,7 @@ impl Beginning {
 }
 
 /// A TLS alert that was sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Alert {
     /// Who sent it.
     pub side: usize,

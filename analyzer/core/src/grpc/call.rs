@@ -1,5 +1,7 @@
 //! Follows one RPC while it goes on: where its time goes, and who has to act next.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::store::budget::{Budget, Cause};
@@ -12,7 +14,7 @@ use super::message::Reader;
 use super::protocol::{Content, Kind};
 
 /// One direction of a call.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CallDirection {
     /// Messages in this direction's DATA.
     pub reader: Reader,
@@ -25,7 +27,7 @@ pub struct CallDirection {
 }
 
 /// What is known of the RPC on a stream, or of another use of the stream.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Call {
     /// The stream identifier.
     pub id: u32,

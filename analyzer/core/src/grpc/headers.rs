@@ -1,5 +1,7 @@
 //! Gives header fields their meaning in gRPC. Each HPACK table entry is classified once, when it is inserted.
 
+use serde::{Deserialize, Serialize};
+
 use std::hash::BuildHasher;
 
 use crate::http1::head::is_coded;
@@ -11,7 +13,7 @@ use super::protocol::Content;
 use super::status;
 
 /// The meaning of one header field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeaderClass {
     /// Nothing that gRPC's framing needs.
     Other,
@@ -221,7 +223,7 @@ pub(crate) fn agent(value: &[u8]) -> String {
 const NO_ENTRY: u64 = u64::MAX;
 
 /// What one decoded header block says.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// `:path`.
     pub method: Option<u32>,

@@ -1,6 +1,8 @@
 //! Length-prefixed messages over the DATA of one direction of a stream (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"):
 //! one octet compressed flag, four octets length, then the message. DATA boundaries mean nothing.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 
 /// Octets before each message.
@@ -32,7 +34,7 @@ pub enum Event<'a> {
 }
 
 /// Reads the messages of one direction of one stream.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Reader {
     prefix: [u8; PREFIX_LEN as usize],
     prefix_have: u8,

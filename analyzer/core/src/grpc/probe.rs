@@ -1,12 +1,14 @@
 //! Decides from DATA alone whether a stream is gRPC: messages show in how the frames are cut (PROTOCOL-HTTP2.md, "Length-
 //! Prefixed-Message").
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::HashMap;
 
 use super::message::PREFIX_LEN;
 
 /// What is known of a stream that was opened before the capture.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Probe {
     /// By side: payload bytes up to the end of a message that began with a DATA frame; 0 for none.
     pub(super) to_end: [u64; 2],
@@ -17,7 +19,7 @@ pub(super) struct Probe {
 }
 
 /// What one connection took over from before the capture.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Before {
     /// Streams that were opened before it.
     pub(super) streams: HashMap<u32, Probe, foldhash::fast::RandomState>,

@@ -1,7 +1,9 @@
 //! The protocols that carry RPCs over HTTP/2 streams, told apart by `content-type`.
 
+use serde::{Deserialize, Serialize};
+
 /// What a stream carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Kind {
     /// An RPC of gRPC (PROTOCOL-HTTP2.md).
@@ -35,7 +37,7 @@ impl Kind {
 }
 
 /// The media type of a `content-type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Content {
     /// There was none.

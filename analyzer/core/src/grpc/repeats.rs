@@ -1,5 +1,7 @@
 //! Finds requests that a client sends again after they failed: of the same method, with equally many message bytes.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 
 use crate::at::At;
@@ -12,7 +14,7 @@ use crate::store::tables::RepeatRow;
 pub const WITHIN: i64 = 1_000_000_000;
 
 /// RPCs of one connection that failed, or had an answer after such ones, and that no request has followed yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Repeats {
     recent: VecDeque<Ended>,
 }
@@ -21,7 +23,7 @@ pub struct Repeats {
 pub type Request = (u32, u32, u64);
 
 /// An RPC that ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Ended {
     /// What its client had asked.
     pub request: Request,

@@ -1,5 +1,7 @@
 //! The RPCs of one connection, and what is counted of them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::http2::connection::state;
 use crate::store::budget::Budget;
 
@@ -13,7 +15,7 @@ use super::used::UsedMethods;
 pub type Http2 = state::Http2<Grpc>;
 
 /// The RPCs of one connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Grpc {
     /// The methods of its RPCs.
     pub methods: UsedMethods,

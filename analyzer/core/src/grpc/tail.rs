@@ -1,6 +1,8 @@
 //! The ends of RPCs that stand in the body: gRPC-Web's trailers (PROTOCOL-WEB.md), Connect's end of stream and its errors
 //! (connectrpc.com/docs/protocol, "Streaming RPCs" and "Error End-Stream").
 
+use serde::{Deserialize, Serialize};
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
@@ -37,7 +39,7 @@ pub(crate) fn begins_end(kind: Kind, octets: &[u8]) -> bool {
 }
 
 /// Ends of bodies as far as they came, by stream.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Tails {
     open: HashMap<u32, Vec<u8>, foldhash::fast::RandomState>,
 }

@@ -1,5 +1,7 @@
 //! Measures who has to act on a connection: idle intervals of the client, bursts, and the stream limit.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 
 use crate::at::At;
@@ -24,7 +26,7 @@ const JUDGED_IDLES: u32 = 64;
 const HALF_CLOSED: i64 = 1_000_000_000;
 
 /// The intervals of one class of lengths.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Class {
     count: u32,
     total: i64,
@@ -35,7 +37,7 @@ struct Class {
 }
 
 /// The stream limit, and whether it binds.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Limit {
     /// Since when as many streams are open as are allowed; negative while fewer are.
     since: i64,
@@ -46,7 +48,7 @@ struct Limit {
 }
 
 /// The state of one connection.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Turns {
     /// RPCs that wait for an answer, or whose messages are on the way.
     waiting: u32,

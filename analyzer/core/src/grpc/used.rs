@@ -1,10 +1,12 @@
 //! Collects the methods that the RPCs of one connection use.
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::context::Context;
 use crate::store::tables::ConnectionMethodRow;
 
 /// Methods by number.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct UsedMethods {
     latest: Option<u32>,
     /// In the order of their numbers.

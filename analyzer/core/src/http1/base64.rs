@@ -1,7 +1,9 @@
 //! Decodes base64 as it comes, in both alphabets (RFC 4648 sections 4 and 5).
 
+use serde::{Deserialize, Serialize};
+
 /// The state between two pieces of a text.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Base64 {
     word: u32,
     bits: u8,

@@ -1,12 +1,14 @@
 //! Heads of requests and responses, and how long the body behind each is (RFC 9112 section 6.3).
 
+use serde::{Deserialize, Serialize};
+
 use std::mem::MaybeUninit;
 
 /// Fields of a head that are read; with more it is none.
 const FIELDS: usize = 128;
 
 /// How the end of a body is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
     /// By its length.
     Length(u64),

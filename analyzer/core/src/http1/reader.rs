@@ -1,5 +1,7 @@
 //! Cuts the octets of one direction into heads and bodies. Bodies are read in place.
 
+use serde::{Deserialize, Serialize};
+
 use std::borrow::Cow;
 
 use crate::limits;
@@ -22,7 +24,7 @@ pub enum Piece<'a> {
 }
 
 /// What the next octet is part of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Part {
     #[default]
     Head,
@@ -36,7 +38,7 @@ enum Part {
 }
 
 /// Reads one direction.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reader {
     part: Part,
     /// The head, or the line of a chunked body, as far as it came.

@@ -1,10 +1,12 @@
 //! IP addresses in a form that is cheap to copy, compare and hash.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Version {
     V4,
     V6,
@@ -12,7 +14,7 @@ enum Version {
 
 /// An IPv4 or IPv6 address. `10.0.0.1` and `::ffff:10.0.0.1` are different addresses, as they are on the wire.
 /// IPv4 addresses sort before IPv6 ones.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Address {
     version: Version,
     // Two words rather than sixteen bytes: addresses are compared twice per packet. An IPv4 address is in `low`.

@@ -1,5 +1,7 @@
 //! A TCP segment as found in one packet.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 
 use super::address::Address;
@@ -103,7 +105,7 @@ impl Segment<'_> {
 }
 
 /// The control bits of a TCP header: the low twelve bits of its thirteenth and fourteenth byte (RFC 9293 section 3.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TcpFlags(pub u16);
 
 impl TcpFlags {
@@ -169,7 +171,7 @@ impl fmt::Display for TcpFlags {
 }
 
 /// Up to four SACK blocks, all that fit into the forty bytes of options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SackBlocks {
     blocks: [(u32, u32); 4],
     count: u8,
@@ -213,7 +215,7 @@ pub enum Tunnel {
 }
 
 /// Which way a packet passed the capturing host. Linux cooked captures say so, others do not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PacketDirection {
     /// The link type does not tell, or the packet was between two other hosts.
     #[default]

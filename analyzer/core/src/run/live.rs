@@ -19,8 +19,12 @@ use super::shard::Cut;
 impl Pipeline {
     /// A run that is cut: one thread, and no tables whose rows are taken while the run goes on.
     pub fn live(options: Options, keys: Arc<KeyLog>) -> Self {
-        let options = Options { threads: 0, frames: false, messages: false, packets: false, ..options };
-        Self::with_keys(options, keys)
+        Self::resumable(Options { frames: false, messages: false, packets: false, ..options }, keys)
+    }
+
+    /// A run that is cut, whose rows of packets may be taken.
+    pub fn resumable(options: Options, keys: Arc<KeyLog>) -> Self {
+        Self::with_keys(Options { threads: 0, resumes: true, ..options }, keys)
     }
 
     /// Ends a piece. `end` is the time up to which no packet is missing, if later than the last packet's.
@@ -37,6 +41,14 @@ impl Pipeline {
     pub fn cut_last(&mut self, damage: u32) -> Piece {
         self.read_kept();
         self.divide(i64::MIN, damage, true)
+    }
+
+    /// Ends the piece of a file behind which others may come; it lacks packets after its packet `damage`.
+    pub fn cut_file(&mut self, damage: u32) -> Piece {
+        self.read_kept();
+        let mut piece = self.divide(i64::MIN, damage, false);
+        piece.sort_connections();
+        piece
     }
 
     fn divide(&mut self, end: i64, damage: u32, is_last: bool) -> Piece {
@@ -66,7 +78,7 @@ impl Pipeline {
         done.pack(agents());
         open.pack(agents());
         let questions = self.questions.take_piece(now);
-        Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time }
+        Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time, places }
     }
 
     /// What there is to report of each connection. Gives the numbers that connections have from now on, `None` for those that
@@ -104,7 +116,7 @@ impl Pipeline {
     }
 
     /// Forgets what is over; `numbers` has the new numbers of connections, and `packet` is the last one read.
-    fn forget(&mut self, numbers: &[Option<u32>], packet: u32) {
+    pub(super) fn forget(&mut self, numbers: &[Option<u32>], packet: u32) {
         let places = self.shards.here.renumber(numbers);
         self.router.renumber(numbers, &places);
         self.shards.here.cx.strings.renumber();

@@ -1,6 +1,8 @@
 //! Keeps the segments of a connection that has carried no payload yet, some 100 bytes for a SYN. They are read when
 //! payload comes or the capture ends. Floods of SYNs, port scans and idle connections cost no more than that.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::limits;
 use crate::packet::{PacketDirection, SackBlocks, Segment, TcpFlags};
@@ -8,7 +10,7 @@ use crate::packet::{PacketDirection, SackBlocks, Segment, TcpFlags};
 use super::route::{End, Place, Route};
 
 /// A segment without payload, ends and what nobody reads.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Early {
     time: i64,
     packet: u32,
@@ -28,7 +30,7 @@ struct Early {
 }
 
 /// The segments of a connection without payload.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Opening {
     /// Both ends, the first sender first.
     ends: [End; 2],

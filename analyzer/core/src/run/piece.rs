@@ -45,9 +45,29 @@ pub struct Piece {
     pub packets_before: u32,
     /// When it ends, nanoseconds since the epoch.
     pub end_time: i64,
+    /// Numbers of connections here by those before the cut, `u32::MAX` without a row.
+    pub places: Vec<u32>,
 }
 
 impl Piece {
+    /// Numbers connections by their first packets in the piece, as a run over its packets alone does.
+    pub fn sort_connections(&mut self) {
+        let mut order: Vec<u32> = (0..self.told.len() as u32).collect();
+        let first = |&row: &u32| self.told.get(row as usize).map_or(0, |one| one.ended.row.first_packet);
+        order.sort_by_key(first);
+        let mut numbers = vec![0; order.len()];
+        for (new, &old) in (0..).zip(&order) {
+            numbers[old as usize] = new;
+        }
+        self.told = order.iter().filter_map(|&row| self.told.get(row as usize).copied()).collect();
+        self.done.renumber_connections(&numbers);
+        self.open.renumber_connections(&numbers);
+        self.icmp_errors.renumber(&numbers);
+        for place in &mut self.places {
+            *place = numbers.get(*place as usize).copied().unwrap_or(*place);
+        }
+    }
+
     /// Rows of all tables.
     pub fn rows(&self) -> usize {
         self.told.len() + self.done.rows() + self.open.rows()
@@ -70,32 +90,50 @@ impl Piece {
 pub fn join_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<(Finished, Context, CaptureCounts)> {
     let mut pieces = pieces.peekable();
     let first = pieces.next()?;
-    let mut joined = Joined {
-        places: HashMap::new(),
-        told: Vec::new(),
-        cx: first.done.clone(),
-        counts: first.counts.clone(),
-        questions: first.questions.clone(),
-        icmp_errors: first.icmp_errors.clone(),
-    };
-    joined.cx.unpack();
-    joined.add_connections(&first.told, None);
-    joined.add_unanswered(first);
+    let mut joined = Joined::begin(first, first.done.clone());
     let mut last = first;
     for piece in pieces {
         joined.add(piece);
         last = piece;
     }
-    joined.add_open(last);
-    for one in &mut joined.told {
-        forget_opening(&mut one.ended, first.packets_before);
+    Some(joined.finish(first, last))
+}
+
+/// The tables of one piece, and of what is open at its end alone.
+pub fn finish_piece(mut piece: Piece) -> [(Finished, Context, CaptureCounts); 2] {
+    let done = std::mem::take(&mut piece.done);
+    let nothing = piece.open.new_like();
+    [done, nothing].map(|done| Joined::begin(&piece, done).finish(&piece, &piece))
+}
+
+impl Joined {
+    fn begin(first: &Piece, done: Context) -> Self {
+        let mut joined = Self {
+            places: HashMap::new(),
+            told: Vec::new(),
+            cx: done,
+            counts: first.counts.clone(),
+            questions: first.questions.clone(),
+            icmp_errors: first.icmp_errors.clone(),
+        };
+        joined.cx.unpack();
+        joined.add_connections(&first.told, None);
+        joined.add_unanswered(first);
+        joined
     }
-    let Joined { told, mut cx, mut counts, questions, icmp_errors, .. } = joined;
-    counts.icmp_errors_not_listed = icmp_errors.not_listed;
-    join_repeated(&mut cx);
-    order_rows(&mut cx);
-    let rows = told.into_iter().map(|one| (one.ends, one.ended));
-    Some((Finished::new(rows, questions, icmp_errors), cx, counts))
+
+    fn finish(mut self, first: &Piece, last: &Piece) -> (Finished, Context, CaptureCounts) {
+        self.add_open(last);
+        for one in &mut self.told {
+            forget_opening(&mut one.ended, first.packets_before);
+        }
+        let Self { told, mut cx, mut counts, questions, icmp_errors, .. } = self;
+        counts.icmp_errors_not_listed = icmp_errors.not_listed;
+        join_repeated(&mut cx);
+        order_rows(&mut cx);
+        let rows = told.into_iter().map(|one| (one.ends, one.ended));
+        (Finished::new(rows, questions, icmp_errors), cx, counts)
+    }
 }
 
 /// Leaves out how a connection was set up if all of that lies before the window: up to packet `before`.

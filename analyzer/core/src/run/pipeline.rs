@@ -85,7 +85,7 @@ pub struct Pipeline {
     end_packet: u32,
     pub(super) end_time: i64,
     /// Packets before the last cut.
-    pub(super) packets_before: u32,
+    pub packets_before: u32,
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.

@@ -1,5 +1,7 @@
 //! Ties the answers of DNS servers to the questions of clients.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::{HashMap, HashSet};
 
 use crate::limits;
@@ -13,7 +15,7 @@ use super::route::End;
 type Key = (End, End, u16, u16, u32);
 
 /// A question, its answer, and who asked whom.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Asked {
     client: Address,
     server: Address,
@@ -24,7 +26,7 @@ struct Asked {
 }
 
 /// The questions so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Questions {
     asked: Vec<Asked>,
     names: HashMap<String, u32>,

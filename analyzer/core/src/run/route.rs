@@ -1,12 +1,14 @@
 //! Where a segment goes: to which connection, and which shard holds that.
 
+use serde::{Deserialize, Serialize};
+
 use crate::packet::Address;
 
 /// An address and a port.
 pub type End = (Address, u16);
 
 /// A shard, and the connection's position there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The shard.
     pub shard: u8,

@@ -1,5 +1,7 @@
 //! Finds the connection of a segment by addresses, ports and initial sequence numbers.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::{HashMap, HashSet};
 
 use crate::at::At;
@@ -11,7 +13,7 @@ use super::opening::Opening;
 use super::route::{End, Place, Route};
 
 /// Both ends of a connection, the lower one first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Key {
     low: End,
     high: End,
@@ -37,7 +39,7 @@ fn receives(end: &End, segment: &Segment<'_>) -> bool {
 }
 
 /// What is remembered of a connection to recognise its segments.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Known {
     /// The end that sent the first packet: side 0.
     pub first_sender: End,
@@ -96,7 +98,7 @@ pub enum Routed<'a> {
 const UNLISTED: u32 = 1 << 31;
 
 /// All connections by their ends.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Router {
     numbers: HashMap<Key, u32, foldhash::fast::RandomState>,
     known: Vec<Known>,
@@ -122,7 +124,7 @@ pub struct Router {
 }
 
 /// What a shard has been given.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Load {
     connections: u32,
     /// Segments, or payload that costs as much.

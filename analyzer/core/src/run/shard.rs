@@ -1,5 +1,7 @@
 //! Holds the connections that one thread reads.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +24,7 @@ use super::route::Route;
 /// have mixed the order.
 pub(super) const LINGER_PACKETS: u32 = 256;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     number: u32,
     live: Option<Box<Connection>>,
@@ -51,7 +53,7 @@ impl Entry {
 }
 
 /// A connection that is over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Finished {
     /// Its row in the connections table.
     pub number: u32,
@@ -75,7 +77,7 @@ pub struct Cut {
 pub type Divided = (Option<(Ended, OpenTime)>, bool);
 
 /// Connections and what they share.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Shard {
     entries: Vec<Entry>,
     /// Connections that are over, with the packet at which they may be put away.
@@ -85,14 +87,17 @@ pub struct Shard {
     /// How many receive packets.
     live: usize,
     /// How many there have been, also for who feeds this shard from another thread.
+    #[serde(skip)]
     begun: Arc<AtomicU64>,
     /// Segments come connection by connection.
     by_connection: bool,
     /// Tables and dictionaries.
     pub cx: Context,
     /// What its connections share besides.
+    #[serde(skip)]
     pub shared: Shared,
     /// Where the capture ends, once it is known.
+    #[serde(skip)]
     end: CaptureEnd,
 }
 
@@ -333,6 +338,20 @@ impl Shard {
             connection.note_names(&mut used);
         }
         self.cx.strings.forget_unused(&used);
+    }
+
+    /// Makes connections fit to be saved; gives the numbers of those that cannot be.
+    pub fn prepare_saving(&mut self) -> Vec<u32> {
+        let is_fit = |entry: &mut Entry| entry.live.as_mut().is_none_or(|connection| connection.prepare_saving());
+        self.entries.iter_mut().filter_map(|entry| (!is_fit(entry)).then_some(entry.number)).collect()
+    }
+
+    /// Goes on after it was saved.
+    pub fn resume(&mut self, options: Options, keys: Arc<KeyLog>) {
+        self.cx.strings.keeps_errors = options.errors;
+        self.cx.options = options;
+        self.shared = Shared::new(keys);
+        self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
     }
 
     /// Connections that receive packets, and streams that are open on them.

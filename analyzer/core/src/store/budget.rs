@@ -1,7 +1,9 @@
 //! The causes among which time is divided (docs/json.md), and sums by cause.
 
+use serde::{Deserialize, Serialize};
+
 /// Why time passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Cause {
     /// The server waited for the client's application or library.
@@ -60,7 +62,7 @@ pub const CAUSES: [&str; 16] = [
 ];
 
 /// Nanoseconds per cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget(pub [u64; CAUSES.len()]);
 
 impl Budget {

@@ -1,5 +1,7 @@
 //! What all connections of a run share: options, dictionaries, tables and totals.
 
+use serde::{Deserialize, Serialize};
+
 use std::sync::Arc;
 
 use crate::limits;
@@ -42,6 +44,8 @@ pub struct Options {
     pub as_scrubbed: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
+    /// The run is cut, and rows of open RPCs move to the next piece.
+    pub resumes: bool,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
     /// Where durations go that are more than memory should hold.
@@ -62,7 +66,7 @@ impl Options {
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
     /// captures of both ends are matched by.
     pub fn keeps_requests(&self) -> bool {
-        self.rpc_rows && self.packets
+        self.rpc_rows && self.packets && !self.resumes
     }
 }
 
@@ -70,7 +74,7 @@ impl Options {
 pub const FRAME_COUNTS: usize = 11;
 
 /// Sums over the capture.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Totals {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
     pub frames: [u64; FRAME_COUNTS],
@@ -85,9 +89,10 @@ pub struct Totals {
 }
 
 /// The shared state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Context {
     /// What is wanted.
+    #[serde(skip)]
     pub options: Options,
     /// Methods and agents.
     pub strings: Strings,
@@ -104,62 +109,90 @@ pub struct Context {
     /// Budgets of RPCs, when wanted.
     pub rpc_budgets: Vec<Budget>,
     /// The same up to the end of the request, when wanted.
+    #[serde(skip)]
     pub request_budgets: Vec<Budget>,
     /// The packets at which requests were whole, 0 before, when wanted.
+    #[serde(skip)]
     pub request_ends: Vec<u32>,
     /// Messages so far, when wanted.
+    #[serde(skip)]
     pub messages: Messages,
     /// Frames so far, when wanted.
+    #[serde(skip)]
     pub frames: Frames,
     /// Packets so far, when wanted.
+    #[serde(skip)]
     pub packets: Packets,
     /// Intervals in which a side had to act, when wanted.
+    #[serde(skip)]
     pub acts: Acts,
     /// Intervals that had no room in `acts`.
+    #[serde(skip)]
     pub acts_left_out: u64,
     /// Waits so far.
+    #[serde(skip)]
     pub waits: Waits,
     /// Waits inside records of TLS that was not decrypted.
+    #[serde(skip)]
     pub record_waits: Waits,
     /// Records of such TLS, two rows per connection.
+    #[serde(skip)]
     pub records: Records,
     /// Idle intervals of clients, by class of length.
+    #[serde(skip)]
     pub idles: Idles,
     /// Silences for which the peer waited, as far as they are kept.
+    #[serde(skip)]
     pub stalls: Stalls,
     /// Sides of connections whose last packets got no answer so far.
+    #[serde(skip)]
     pub unanswered: Unanswered,
     /// Sides of connections whose first unacknowledged bytes never arrived so far.
+    #[serde(skip)]
     pub undelivered: Undelivered,
     /// The first FINs and RSTs of connections so far.
+    #[serde(skip)]
     pub closings: Closings,
     /// RPCs that are open at the capture's end, as far as they are kept.
+    #[serde(skip)]
     pub open_rpcs: OpenRpcs,
     /// PING frames, as far as they are kept.
+    #[serde(skip)]
     pub pings: Pings,
     /// GOAWAY frames so far.
+    #[serde(skip)]
     pub goaways: Goaways,
     /// Debug texts of GOAWAY frames.
+    #[serde(skip)]
     pub goaway_reasons: Vec<String>,
     /// First DATA that came late so far.
+    #[serde(skip)]
     pub delays: Delays,
     /// HTTP/2 requests that are no RPCs so far.
     pub other_requests: OtherRequests,
     /// Intervals in which packets were queued on the way so far.
+    #[serde(skip)]
     pub queues: Queues,
     /// RPCs that ended otherwise than OK so far.
+    #[serde(skip)]
     pub failures: Failures,
     /// RPCs that a client sends again after a failure so far.
+    #[serde(skip)]
     pub repeats: Repeats,
     /// Budgets of `failures`.
+    #[serde(skip)]
     pub failure_budgets: Vec<Budget>,
     /// Which methods connections used.
+    #[serde(skip)]
     pub connection_methods: ConnectionMethods,
     /// Problems so far.
+    #[serde(skip)]
     pub problems: ProblemLog,
     /// Sums.
+    #[serde(skip)]
     pub totals: Totals,
     /// By method number plus one; the first entry is for RPCs whose method is not in the capture.
+    #[serde(skip)]
     pub methods: Vec<Option<Box<MethodStats>>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,

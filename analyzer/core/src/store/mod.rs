@@ -8,6 +8,7 @@ mod listed;
 pub mod methods;
 pub mod piece;
 pub mod rpc_order;
+pub mod saved;
 pub mod spill;
 pub mod strings;
 pub mod tables;

@@ -1,5 +1,7 @@
 //! Keeps each string once and refers to it by number. Number and length are bounded.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::{HashMap, HashSet};
 
 use crate::limits;
@@ -10,7 +12,7 @@ use super::traces::Traces;
 const MORE: &[u8] = b"(more names than are told apart)";
 
 /// A dictionary of byte strings; numbers are given in the order of first sight.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interner {
     numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     strings: Vec<Box<[u8]>>,
@@ -148,7 +150,7 @@ impl Interner {
 }
 
 /// The strings of a run that rows refer to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Strings {
     /// Methods, `/package.Service/Method`.
     pub methods: Interner,

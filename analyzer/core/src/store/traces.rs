@@ -1,7 +1,9 @@
 //! Trace contexts of requests, kept for as long as header blocks may refer to them.
 
+use serde::{Deserialize, Serialize};
+
 /// What a `traceparent` names (W3C Trace Context section 3.2); zeros without one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// The trace-id's first eight octets.
     pub trace_high: u64,
@@ -46,7 +48,7 @@ fn parse_hex(digits: &[u8]) -> Option<u64> {
 const KEPT: u32 = 1 << 16;
 
 /// The values seen last. A header class refers to one by number, so that it stays small.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Traces {
     kept: Vec<Trace>,
     seen: u32,

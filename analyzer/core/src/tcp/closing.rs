@@ -1,13 +1,15 @@
 //! Remembers what a FIN or RST looked like, and what came before it: whether its sender is the one it claims to be, and why it
 //! may have closed.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
 
 use super::half::Half;
 
 /// A side's first FIN, or its first RST.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Closing {
     /// Its sender, as its addresses say.
     pub side: usize,

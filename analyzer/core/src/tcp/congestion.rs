@@ -5,11 +5,13 @@
 //! have stopped at its window, the estimate is what was in flight. In congestion avoidance the estimate is a lower
 //! bound, and for BBR, which paces and does not halve on loss, it says nothing beyond that.
 
+use serde::{Deserialize, Serialize};
+
 /// TCP_INIT_CWND, include/net/tcp.h (RFC 6928).
 const INITIAL_SEGMENTS: i64 = 10;
 
 /// The estimate for one sender, in bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CongestionWindow {
     window: i64,
     threshold: Option<i64>,

@@ -1,5 +1,7 @@
 //! One TCP connection: both senders, and the bytes that they deliver in order to the layer above.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
 
@@ -14,7 +16,7 @@ mod holes;
 mod segment;
 
 /// Counts of packets and bytes; of pairs, each side's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
     /// Packets.
     pub packets: [u32; 2],
@@ -76,7 +78,7 @@ impl Counters {
 }
 
 /// The longest time from a loss to the retransmission.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
     /// Its length, nanoseconds.
     pub ns: i64,
@@ -87,7 +89,7 @@ pub struct Recovery {
 }
 
 /// A connection that still receives packets.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Connection {
     /// Its row.
     pub row: u32,

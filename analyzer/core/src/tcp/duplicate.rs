@@ -1,5 +1,7 @@
 //! Recognises a packet that was recorded twice: on two interfaces (`-i any`), or at both ends of a veth pair.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits;
 use crate::packet::{PacketDirection, Segment};
 
@@ -19,7 +21,7 @@ struct Sighting {
 
 /// Fingerprints of the last packets of a sender. Their upper halves lie together, so that one glance tells that a
 /// packet is new.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Recent {
     upper: [u32; KEPT],
     lower: [u32; KEPT],

@@ -1,6 +1,8 @@
 //! One sender of a TCP connection (RFC 9293): its sequence numbers, what its peer acknowledged, its flights, and an
 //! estimate of its congestion window.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
@@ -19,7 +21,7 @@ pub const NEAR: i64 = 200_000;
 pub const SHORTEST_DELAYED_ACK: i64 = 35_000_000;
 
 /// An acknowledgement of a sender's bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {
     /// Capture time.
     pub time: i64,
@@ -30,7 +32,7 @@ pub struct Ack {
 }
 
 /// The last [`limits::RECENT_ACKS`] that acknowledged something new.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Acks {
     ring: [Ack; limits::RECENT_ACKS],
     count: usize,
@@ -73,7 +75,7 @@ impl Acks {
 }
 
 /// The last [`limits::RECENT_ACKS`] receive windows of a host, for a sender far from the capture point.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
     ring: [(i64, Option<u64>); limits::RECENT_ACKS],
     count: usize,
@@ -96,7 +98,7 @@ impl Windows {
 }
 
 /// A data packet as sent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Mark {
     /// Offset behind its last byte.
     end: i64,
@@ -105,7 +107,7 @@ struct Mark {
 }
 
 /// The last [`limits::RECENT_SENT`] packets with new data. Linux counts its window in segments, whatever their length.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sent {
     ring: [Mark; limits::RECENT_SENT],
     count: usize,
@@ -139,7 +141,7 @@ impl Sent {
 }
 
 /// Bytes sent one after the other while others were unacknowledged, since the sender last had nothing in flight.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Flight {
     /// Counts the flights of this sender.
     pub number: u32,
@@ -156,7 +158,7 @@ pub struct Flight {
 }
 
 /// A sender. Offsets count its payload bytes from 0 and never wrap.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Half {
     /// The initial sequence number was seen (SYN).
     pub isn: Option<u32>,

@@ -5,6 +5,8 @@
 //! of the packets so far, so the result is a lower bound until one was not queued. Clocks drift apart, so the minimum
 //! rises with time.
 
+use serde::{Deserialize, Serialize};
+
 use super::queue::TARGET;
 
 /// Ticks of the clocks in use, nanoseconds: 1 us and 1 ms (Linux, `tcp_clock_ts`, net/ipv4/tcp.c; BSD and Windows), 4 and
@@ -23,7 +25,7 @@ const DRIFT_TIME: i64 = 10_000;
 const STEADY_TIME: i64 = 10_000_000_000;
 
 /// The clock of one sender, and its packets' delays.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PathDelay {
     /// The first packet was seen.
     started: bool,

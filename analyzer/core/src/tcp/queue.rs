@@ -3,6 +3,8 @@
 //! A packet that was queued for a time proves that the queue held packets for all of that time. So two packets of one queue
 //! are those of which the later one joined it before the earlier one had left.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::limits;
 use crate::store::context::Context;
@@ -26,7 +28,7 @@ const LONGEST_ROW: i64 = 1_000_000_000;
 pub type Place = (u32, u8, u8);
 
 /// An interval in which the packets of one sender were queued.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
     /// It follows a row of the same queue.
     continues: bool,

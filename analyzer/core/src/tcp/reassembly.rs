@@ -1,12 +1,14 @@
 //! Keeps segments that came before the bytes in front of them.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::BTreeMap;
 
 use crate::at::At;
 use crate::limits;
 
 /// A segment kept for later.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Kept {
     /// The captured bytes.
     pub bytes: Box<[u8]>,
@@ -42,7 +44,7 @@ pub struct New<'a> {
 }
 
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct OutOfOrder {
     segments: BTreeMap<i64, Kept>,
     bytes: usize,

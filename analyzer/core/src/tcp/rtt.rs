@@ -1,6 +1,8 @@
 //! Measures round-trip times (RFC 6298) as the capture point sees them: from a sender's packet to its peer's
 //! acknowledgement.
 
+use serde::{Deserialize, Serialize};
+
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
 pub const RTO_MIN: i64 = 200_000_000;
 
@@ -8,7 +10,7 @@ pub const RTO_MIN: i64 = 200_000_000;
 const LONGEST: i64 = 3_600_000_000_000;
 
 /// One half of the path: capture point to a peer and back.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rtt {
     /// End offset and time of the segment that is being timed.
     timed: Option<(i64, i64)>,

@@ -1,6 +1,8 @@
 //! Remembers what blocked a sender below HTTP/2. A stream's own bytes do not show it: an answer may have waited behind
 //! blocked bytes, and a request behind a lost segment.
 
+use serde::{Deserialize, Serialize};
+
 use std::ops::Range;
 
 use crate::limits;
@@ -10,7 +12,7 @@ use crate::store::budget::Cause;
 const TOGETHER: i64 = 1_000_000;
 
 /// An interval in which a sender was blocked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedInterval {
     /// Its last bytes before.
     pub start: i64,
@@ -22,7 +24,7 @@ pub struct BlockedInterval {
     pub after_loss: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Resent {
     offset: i64,
     end: i64,
@@ -32,7 +34,7 @@ struct Resent {
 }
 
 /// The queue of one sender, as far as the capture shows what held it up.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct SendQueue {
     /// Offset behind the bytes that are being read.
     pub position: i64,

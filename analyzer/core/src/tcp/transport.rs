@@ -1,12 +1,14 @@
 //! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
 /// The state of both senders that matters above TCP.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Transport {
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],

@@ -1,5 +1,7 @@
 //! Follows what a sender sends while no packet of its peer comes: whether the path or the peer is gone.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 
 /// Retransmission timeouts without a packet of the peer from which nothing is answered any more. One may be chance: a lost
@@ -7,7 +9,7 @@ use crate::at::At;
 const TIMEOUTS: u32 = 2;
 
 /// What one side sent since its peer was last heard.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Unanswered {
     /// The peer's last packet, 0 before any, and its time.
     pub heard: (u32, i64),
@@ -24,7 +26,7 @@ pub struct Unanswered {
 }
 
 /// An interval in which a side sent in vain, until its peer was heard again.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Outage {
     /// The side that sent.
     pub side: usize,

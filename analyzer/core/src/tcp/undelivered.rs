@@ -1,12 +1,14 @@
 //! Follows the first bytes that a sender's peer does not acknowledge: whether packets that long ever arrive.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 
 /// Retransmissions of the same bytes from which they count as lost on the way: one may be spurious.
 const AGAIN: u32 = 2;
 
 /// What one side retransmitted from the first byte on that its peer had not acknowledged.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Undelivered {
     /// Where these bytes begin.
     offset: i64,

@@ -1,11 +1,13 @@
 //! Records what is binding when a sender stops: windows, and bytes in flight.
 
+use serde::{Deserialize, Serialize};
+
 use crate::tcp::half::{self, Half};
 
 use super::layers::Layers;
 
 /// What was binding when a sender that owes bytes sent its last ones.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Stop {
     pub(super) stream: u32,
     pub(super) owed: u64,

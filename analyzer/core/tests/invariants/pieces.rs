@@ -75,6 +75,22 @@ fn behind_silent_connections(packets: &[Recorded]) -> Vec<Recorded> {
     sent.into_iter().enumerate().map(packet).chain(packets.iter().cloned()).collect()
 }
 
+/// The same by runs that each go on with what the one before saved.
+fn saved_pieces(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Piece> {
+    let mut pipeline = Pipeline::resumable(options(), Arc::default());
+    let mut pieces = Vec::new();
+    for (number, packet) in (1..).zip(packets) {
+        pipeline.packet(&packet.numbered(number));
+        for &(_, end) in cuts.iter().filter(|(behind, _)| *behind == number as usize) {
+            pieces.push(pipeline.cut(end));
+            let saved = pipeline.save().unwrap();
+            pipeline = Pipeline::resume(options(), Arc::default(), &saved).unwrap();
+        }
+    }
+    pieces.push(pipeline.cut_last(0));
+    pieces
+}
+
 fn join(pieces: &[Piece]) -> Analysis {
     let (finished, cx, counts) = join_pieces(pieces.iter()).unwrap();
     Analysis { finished, cx, counts }
@@ -152,6 +168,42 @@ fn pieces_joined_are_the_capture() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A run that goes on with what another saved finds what that would have found. TLS is not saved.
+#[test]
+fn saved_runs_go_on() {
+    for path in captures() {
+        let packets = packets_of(&path);
+        let cuts = cut_evenly(&packets, 7);
+        let expected = join(&pieces(&packets, &cuts));
+        if expected.finished.connections.tls.iter().all(|&is_tls| is_tls == 0) {
+            let found = comparable(join(&saved_pieces(&packets, &cuts)));
+            assert_eq!(found, comparable(expected), "{}", name(&path));
+        }
+    }
+}
+
+/// What is saved may be damaged: it is refused, or read on as anything, and nothing panics.
+#[test]
+fn damaged_states_do_no_harm() {
+    for path in captures().iter().take(12) {
+        let packets = packets_of(path);
+        let half = packets.len() / 2;
+        let mut pipeline = Pipeline::resumable(options(), Arc::default());
+        (1..).zip(&packets[..half]).for_each(|(number, packet)| pipeline.packet(&packet.numbered(number)));
+        pipeline.cut(i64::MIN);
+        let saved = pipeline.save().unwrap();
+        assert!(Pipeline::resume(options(), Arc::default(), &saved[..saved.len() / 2]).is_err());
+        for nth in 0..40 {
+            let mut damaged = saved.clone();
+            let at = 60 + (nth * 7919) % (damaged.len() - 60);
+            damaged[at] ^= 1 << (nth % 8);
+            let Ok(mut pipeline) = Pipeline::resume(options(), Arc::default(), &damaged) else { continue };
+            (1..).zip(&packets[half..]).for_each(|(number, packet)| pipeline.packet(&packet.numbered(number)));
+            let _ = join(&[pipeline.cut_last(0)]);
+        }
+    }
 }
 
 /// Each RPC is complete in one piece, with the row that it has in the whole capture, and open in those before.

@@ -2,11 +2,14 @@
 
 use std::fmt::Debug;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::http2::hpack::Classifier;
 use crate::store::context::Context;
 
 /// What the protocol on top keeps: of a connection (the type itself), and of streams and header fields.
-pub trait Application: Debug + Default {
+pub trait Application: Debug + Default + Serialize + DeserializeOwned {
     /// Gives header fields their meaning.
     type Fields: Classifier;
     /// Collects the fields of a header block while it is decoded.
@@ -14,7 +17,7 @@ pub trait Application: Debug + Default {
     /// What the fields of a header block say.
     type Summary: Copy + Debug + Default;
     /// The state of a stream.
-    type Stream: Debug + Default;
+    type Stream: Debug + Default + Serialize + DeserializeOwned;
 
     /// What gives header fields their meaning in this run.
     fn fields(cx: &mut Context) -> &mut Self::Fields;

@@ -1,6 +1,8 @@
 //! Tells HTTP/2 from other protocols by a direction's first bytes: the connection preface (RFC 9113 section 3.4), a
 //! server's first SETTINGS, an HTTP/1.1 upgrade to h2c (RFC 7540 section 3.2), a TLS record (RFC 8446 section 5.1).
 
+use serde::{Deserialize, Serialize};
+
 use crate::http1::base64::Base64;
 use crate::http1::head::{self, Body};
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
@@ -9,7 +11,7 @@ use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What the first bytes of a direction are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
     /// Too few bytes to tell.
     Undecided,
@@ -69,7 +71,7 @@ fn is_http1_request(bytes: &[u8]) -> bool {
 }
 
 /// An HTTP/1.1 head, as far as the upgrade needs it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Http1Head {
     /// Octets of the head with its empty line.
     pub length: usize,

@@ -1,5 +1,7 @@
 //! What is known of a connection that speaks HTTP/1.1.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 
 use crate::at::At;
@@ -7,7 +9,7 @@ use crate::http1::base64::Base64;
 use crate::http1::reader::Reader;
 
 /// The messages of both directions.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Http1 {
     pub(in crate::http2) client: usize,
     pub(in crate::http2) directions: [Direction; 2],
@@ -19,7 +21,7 @@ pub(in crate::http2) struct Http1 {
     pub(in crate::http2) begun: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Direction {
     pub(in crate::http2) reader: Reader,
     /// Where the message begins.
@@ -30,7 +32,7 @@ pub(in crate::http2) struct Direction {
 }
 
 /// What is behind a head.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Message {
     /// The stream that it is to the protocol on top, 0 for none.
     pub(in crate::http2) stream: u32,
@@ -40,7 +42,7 @@ pub(in crate::http2) struct Message {
     pub(in crate::http2) is_answer: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Exchange {
     pub(in crate::http2) stream: u32,
     /// The response to HEAD has no body.

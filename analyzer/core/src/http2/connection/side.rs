@@ -1,5 +1,7 @@
 //! One sender: its parser, its HPACK table, its settings and its connection window.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 
 use crate::at::At;
@@ -17,7 +19,7 @@ use super::seen_blocks::SeenBlocks;
 use super::used_up::UsedUp;
 
 /// What the next byte of a direction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::http2) enum State {
     /// Part of the direction's first bytes, before the protocol is known.
     Opening,
@@ -40,7 +42,7 @@ pub(in crate::http2) enum State {
 }
 
 /// A header block that goes on in CONTINUATION frames.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct OpenBlock {
     pub(in crate::http2) stream: u32,
     pub(in crate::http2) end_stream: bool,
@@ -51,7 +53,7 @@ pub(in crate::http2) struct OpenBlock {
 }
 
 /// A WINDOW_UPDATE as seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credit {
     /// Capture time.
     pub time: i64,
@@ -62,7 +64,7 @@ pub struct Credit {
 }
 
 /// A GOAWAY as seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoawaySeen {
     /// Streams above this were never processed.
     pub last_stream: u32,
@@ -71,6 +73,8 @@ pub struct GoawaySeen {
 }
 
 /// One sender.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Side<A: Application> {
     pub(in crate::http2) state: State,
     pub(in crate::http2) head: [u8; HEADER_LEN],
@@ -92,6 +96,7 @@ pub struct Side<A: Application> {
     /// Kept bytes to be read again from an offset on.
     pub(in crate::http2) replay: Option<(Box<Search>, usize)>,
     pub(in crate::http2) hpack: Decoder<A::Fields>,
+    #[serde(skip)]
     pub(in crate::http2) seen_blocks: SeenBlocks<A::Summary>,
     /// Settings announced and acknowledged: they bind the peer's frames.
     pub in_force: Settings,
@@ -139,6 +144,11 @@ impl<A: Application> std::fmt::Debug for Side<A> {
 }
 
 impl<A: Application> Side<A> {
+    /// Overwrites the values in its HPACK table.
+    pub fn forget_values(&mut self) {
+        self.hpack.forget_values();
+    }
+
     /// Remembers credit that takes `near` nanoseconds there and back to reach this side.
     pub(in crate::http2) fn remember_credit(&mut self, credit: Credit, near: i64) {
         let over = credit.time.saturating_sub(near);

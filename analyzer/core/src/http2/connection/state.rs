@@ -1,5 +1,7 @@
 //! The state of one HTTP/2 connection.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::http1::reader::Reader;
 use crate::http2::frame::settings::Settings;
@@ -15,7 +17,7 @@ use super::side::{self, Side};
 use super::streams::Streams;
 
 /// What a connection speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Protocol {
     /// Nothing was seen that shows it.
@@ -32,7 +34,7 @@ pub enum Protocol {
 }
 
 /// Where captured payload bytes went; the sum is all bytes fed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteCounts {
     /// Read as preface, upgrade or frames.
     pub decoded: u64,
@@ -47,7 +49,8 @@ pub struct ByteCounts {
 }
 
 /// One connection's HTTP/2.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Http2<A: Application> {
     /// Row of the connection.
     pub connection: u32,
@@ -239,7 +242,7 @@ impl<A: Application> Http2<A> {
 }
 
 /// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
     /// The server closed or reset it first.
     ServerCloses,

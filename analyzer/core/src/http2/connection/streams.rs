@@ -1,5 +1,7 @@
 //! The streams of one connection that are open, or still draining after the protocol on top is done with them.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::HashMap;
 
 use crate::limits;
@@ -8,7 +10,7 @@ use crate::limits;
 pub const NONE: u32 = u32::MAX;
 
 /// A stream, with what the protocol on top keeps of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stream<T> {
     /// The stream identifier, 0 for a free slot.
     pub id: u32,
@@ -28,9 +30,10 @@ const TOUCHED: usize = 4;
 ///
 /// Clients number their streams upwards, so that open streams rarely share a place of a small table; those that do
 /// go to a map. A stream is in one of the two.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Streams<T> {
     /// Identifier and slot; identifier 0 marks a free place.
+    #[serde(with = "crate::store::saved::boxed")]
     places: Box<[(u32, u32); PLACES]>,
     others: HashMap<u32, u32, foldhash::fast::RandomState>,
     slab: Vec<Stream<T>>,

@@ -1,5 +1,7 @@
 //! Finds where a connection's window is used up if its beginning is not in the capture: the stops of the sender prove it.
 
+use serde::{Deserialize, Serialize};
+
 /// Stops at one level, and of them those at which the stream's window was another one, that prove the connection's to be
 /// used up there (heuristic: by chance a level is not met again to the byte, let alone so often).
 const PROVING_STOPS: [u32; 2] = [4, 3];
@@ -7,7 +9,7 @@ const PROVING_STOPS: [u32; 2] = [4, 3];
 /// A sender may not exceed a window (RFC 9113 section 6.9.1), and one that stops for it always stops at the same level of
 /// credit granted less DATA sent, whatever was granted before the capture. The stream's window cannot be what stops it
 /// where that of the same stream is at another level each time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct UsedUp {
     /// The connection's credit at the latest stops, and how many there were.
     level: i64,

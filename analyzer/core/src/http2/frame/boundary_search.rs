@@ -1,12 +1,14 @@
 //! Finds the next frame boundary in the middle of a connection, by runs of plausible frame headers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::limits;
 
 use super::header::{FrameHeader, FrameType, HEADER_LEN};
 
 /// Bytes kept while a boundary is searched, with the packet of each piece.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Search {
     bytes: Vec<u8>,
     /// Where each piece begins in `bytes`.

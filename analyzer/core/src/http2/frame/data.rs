@@ -1,5 +1,7 @@
 //! DATA (RFC 9113 section 6.1): one side's bytes of a stream; in gRPC, pieces of length-prefixed messages.
 
+use serde::{Deserialize, Serialize};
+
 use super::header::{FrameError, FrameHeader, strip_padding};
 
 /// A DATA frame's payload.
@@ -18,7 +20,7 @@ pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Data<'a>, Fr
 }
 
 /// The part of a DATA frame that is still to come, when the frame is read piece by piece and never kept whole.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Remaining {
     /// The next octet is the pad length.
     pub pad_length_due: bool,

@@ -1,5 +1,7 @@
 //! The nine-octet frame header (RFC 9113 section 4.1) and what every frame type shares.
 
+use serde::{Deserialize, Serialize};
+
 use std::fmt;
 
 use crate::store::context::FRAME_COUNTS;
@@ -60,7 +62,7 @@ impl fmt::Display for FrameError {
 }
 
 /// A frame type; `Unknown` types are ignored by peers (RFC 9113 section 5.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameType(pub u8);
 
 impl FrameType {
@@ -125,7 +127,7 @@ impl FrameType {
 }
 
 /// A frame header. Two words, so that it is handed on in registers: it is, several times for every frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameHeader {
     /// Length, type and flags: the first five octets.
     head: u64,

@@ -1,12 +1,14 @@
 //! SETTINGS (RFC 9113 section 6.5): what a side announces, and when it is in force for the other.
 
+use serde::{Deserialize, Serialize};
+
 use super::header::{DEFAULT_MAX_FRAME_SIZE, FrameError, FrameHeader, take_u32};
 
 /// The initial flow-control window of streams and of the connection (RFC 9113 section 6.9.2).
 pub const DEFAULT_WINDOW: u32 = 65_535;
 
 /// The values one side has announced; a receiver is bound by them from its acknowledgement on (section 6.5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of the HPACK table that the peer's encoder may use.
     pub header_table_size: u32,

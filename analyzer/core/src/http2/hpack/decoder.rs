@@ -1,5 +1,7 @@
 //! Header blocks to fields (RFC 7541 3.2 and 6).
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{HPACK_MAX_LIST_BYTES, HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES};
 
 use super::error::{HpackError, HpackErrorKind};
@@ -21,12 +23,16 @@ use super::{BlockStats, Classifier, ENTRY_OVERHEAD, Field, Representation};
 /// with what is known of their size. Both can only keep an entry longer than the encoder does, who
 /// then never refers to it. Of a table larger than `HPACK_MAX_TABLE_BYTES` the oldest entries become
 /// unknown.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct Decoder<C: Classifier> {
     pub(super) tables: Tables<C::Class>,
     settings: SizeSettings,
     /// The entries from before a hole, while it is not known what was inserted in it.
     aside: Option<Box<Aside<C::Class>>>,
+    #[serde(skip)]
     name_scratch: Scratch,
+    #[serde(skip)]
     pub(super) value_scratch: Scratch,
 }
 
@@ -47,6 +53,12 @@ impl<C: Classifier> Decoder<C> {
     /// A new decoder as [`new`](Self::new) gives it, without classifying the static table again.
     pub fn new_like(&self) -> Self {
         Self::with_tables(self.tables.new_like())
+    }
+
+    /// Overwrites the values of its entries, of which only the classes are needed.
+    pub fn forget_values(&mut self) {
+        self.tables.dynamic.forget_values();
+        self.aside.iter_mut().for_each(|aside| aside.forget_values());
     }
 
     /// Shows the class of every entry that a block may refer to.

@@ -1,5 +1,7 @@
 //! The dynamic table (RFC 7541 2.3.2 and 4), exact as far as the observer can know it.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::VecDeque;
 
 use crate::limits::{HPACK_LATE_TABLE_BYTES, HPACK_MAX_TABLE_BYTES};
@@ -11,6 +13,7 @@ use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD};
 const LEAST_COMPACTION_BYTES: usize = 1024;
 
 /// An entry; its strings stand in the arena, the name before the value.
+#[derive(Serialize, Deserialize)]
 struct Entry<Class> {
     class: Class,
     /// Where its strings begin, in octets ever appended to the arena.
@@ -36,6 +39,7 @@ pub(super) struct Found<'a, Class> {
 
 /// Entries newest first, over an arena of their strings that only grows at its end and is compacted
 /// now and then, so that an insertion allocates nothing once both have grown.
+#[derive(Serialize, Deserialize)]
 pub(super) struct DynamicTable<Class> {
     entries: VecDeque<Entry<Class>>,
     arena: Vec<u8>,
@@ -103,6 +107,15 @@ impl<Class: Copy> DynamicTable<Class> {
             size: entry.size,
             complete: entry.name_len.is_some() && entry.value_len.is_some(),
         })
+    }
+
+    /// Overwrites the values: the class of an entry has all that is needed of its value, which may be secret.
+    pub fn forget_values(&mut self) {
+        for entry in &self.entries {
+            let start = entry.start.wrapping_sub(self.compacted) as usize + entry.name_len.unwrap_or(0) as usize;
+            let end = start.saturating_add(entry.value_len.unwrap_or(0) as usize);
+            self.arena.get_mut(start..end).unwrap_or_default().fill(b'*');
+        }
     }
 
     /// The classes of its entries.

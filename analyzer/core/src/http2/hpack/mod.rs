@@ -25,6 +25,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 pub use decoder::Decoder;
 pub use error::{HpackError, HpackErrorKind};
 
@@ -38,7 +41,7 @@ const DEFAULT_TABLE_SIZE: u32 = 4096;
 /// Gives fields their meaning to the caller, once per table entry or literal.
 pub trait Classifier {
     /// What is remembered beside an entry; small, for it is copied with every field.
-    type Class: Copy;
+    type Class: Copy + Serialize + DeserializeOwned;
 
     /// The class of a field. `None` stands for a name or value unknown to the observer: inserted
     /// before the capture began, in a hole of it, or longer than the limits.

@@ -5,6 +5,8 @@
 //! insert what their table holds, so that what fits without any entry from the hole is what was meant. Until then
 //! older entries are unknown.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES, HPACK_REALIGN_BLOCKS, HPACK_REALIGN_ENTRIES, HPACK_REALIGN_FIELDS,
 };
@@ -17,6 +19,7 @@ use super::text::{Scratch, read_text};
 use super::{Classifier, HpackError};
 
 /// The entries from before a hole.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Aside<Class> {
     table: DynamicTable<Class>,
     /// No more entries than this were inserted in the hole.
@@ -30,6 +33,11 @@ impl<Class: Copy> Aside<Class> {
     pub fn new(table: DynamicTable<Class>, bytes: u64) -> Self {
         // an insertion takes two octets at the least: a name's index and an empty value (RFC 7541 6.2.1)
         Self { table, most: u32::try_from(bytes / 2).unwrap_or(u32::MAX), tried: 0 }
+    }
+
+    /// See [`DynamicTable::forget_values`].
+    pub fn forget_values(&mut self) {
+        self.table.forget_values();
     }
 
     /// The classes of its entries.

@@ -1,8 +1,11 @@
 //! SETTINGS_HEADER_TABLE_SIZE as it binds one direction's encoder (RFC 7541 4.2 and 6.3).
 
+use serde::{Deserialize, Serialize};
+
 use super::DEFAULT_TABLE_SIZE;
 
 /// The settings that may bind the encoder.
+#[derive(Serialize, Deserialize)]
 pub(super) struct SizeSettings {
     /// In force, in bytes: the last one acknowledged.
     in_force: u32,

@@ -1,5 +1,7 @@
 //! Both tables as one address space (RFC 7541 2.3.3).
 
+use serde::{Deserialize, Serialize};
+
 use std::sync::Arc;
 
 use super::dynamic_table::{DynamicTable, Found};
@@ -9,8 +11,10 @@ use super::text::{Scratch, Text};
 use super::{Classifier, ENTRY_OVERHEAD};
 
 /// The static table with its classes, and the dynamic table.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Tables<Class> {
     pub dynamic: DynamicTable<Class>,
+    #[serde(with = "crate::store::saved::shared")]
     static_classes: Arc<[Class; STATIC_TABLE.len()]>,
     /// The class of a field of which nothing is known.
     pub unknown_class: Class,

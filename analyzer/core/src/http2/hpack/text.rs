@@ -1,5 +1,7 @@
 //! Names and values on their way from a block to the caller and the table.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::HPACK_RETAINED_SCRATCH_BYTES;
 
 use super::error::HpackError;
@@ -55,7 +57,7 @@ pub(super) fn read_text<'a, 'block: 'a>(
 }
 
 /// A buffer that is reused from string to string.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Scratch(Vec<u8>);
 
 impl Scratch {

@@ -1,5 +1,7 @@
 //! Counts what a sender does with its packets and frames. Each count costs no more than an addition.
 
+use serde::{Deserialize, Serialize};
+
 use crate::at::At;
 use crate::http2::frame::header::FrameType;
 use crate::http2::frame::ping::Purpose;
@@ -23,7 +25,7 @@ mod content {
 }
 
 /// The counts of one sender.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Habits {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
     pub frames: [u32; FrameType::KNOWN + 1],
@@ -41,7 +43,7 @@ pub struct Habits {
 }
 
 /// The packets of some kind in the last interval with any, and the first of them.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Interval<const LENGTH: i64> {
     number: i64,
     packets: u32,

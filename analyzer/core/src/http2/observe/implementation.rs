@@ -1,9 +1,11 @@
 //! Guesses a gRPC implementation from its habits on the wire, where no header names it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::http2::frame::settings::Pairs;
 
 /// An implementation known by its frames. Inferred, never proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Implementation {
     /// Not known.

@@ -1,5 +1,7 @@
 //! Counts PINGs under the policy of gRPC servers (gRFC A8).
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits;
 use crate::store::context::Context;
 use crate::store::tables::PingRow;
@@ -15,7 +17,7 @@ const FIRST: u32 = 16;
 const LAST: usize = 4;
 
 /// A client's PINGs as a server with the default policy counts them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Policy {
     last: Option<i64>,
     strikes: u8,

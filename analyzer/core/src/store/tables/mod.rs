@@ -33,12 +33,12 @@ cells!(i64 => I64, u64 => U64, u32 => U32, u16 => U16, u8 => U8);
 macro_rules! table {
     ($(#[$doc:meta])* $table:ident, $row:ident { $($column:ident: $cell:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Default)]
+        #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
         #[allow(missing_docs, reason = "columns are described in analyzer/tables/")]
         pub struct $table { $(pub $column: Vec<$cell>),* }
 
         /// One row.
-        #[derive(Clone, Copy, Debug, Default)]
+        #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
         #[allow(missing_docs, reason = "columns are described in analyzer/tables/")]
         pub struct $row { $(pub $column: $cell),* }
 

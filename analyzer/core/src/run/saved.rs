@@ -1,0 +1,96 @@
+//! Saves a run at the end of a file, so that another run goes on with the file behind it.
+//!
+//! Saved is what connections go on with: sequence numbers, HPACK tables without values, windows, open calls. Connections in
+//! TLS are not saved: their keys are secret. To the next run they begin in the middle.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock_steps::Clock;
+use crate::connection::Connection;
+use crate::grpc::state::Http2;
+use crate::limits;
+use crate::store::context::{Context, Options};
+use crate::store::tables::RpcRow;
+use crate::tls::KeyLog;
+
+use super::pipeline::Pipeline;
+use super::questions::Questions;
+use super::router::{Known, Router};
+use super::shard::Shard;
+
+/// What is saved has this form; it is raised with changes that the sizes of types do not show.
+const FORM: u32 = 1;
+
+/// Which program saved: another one may have other types.
+type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 6]);
+
+const PROGRAM: Program<'static> = (
+    FORM,
+    env!("CARGO_PKG_VERSION"),
+    option_env!("GRPCDIAG_COMMIT"),
+    [
+        size_of::<Connection>() as u64,
+        size_of::<Http2>() as u64,
+        size_of::<Context>() as u64,
+        size_of::<Known>() as u64,
+        size_of::<RpcRow>() as u64,
+        size_of::<Shard>() as u64,
+    ],
+);
+
+/// What goes on.
+#[derive(Deserialize, Serialize)]
+struct Saved {
+    router: Router,
+    shard: Shard,
+    questions: Questions,
+    clock: Option<Clock>,
+    last_time: i64,
+    end_time: i64,
+    packets_before: u32,
+}
+
+impl Pipeline {
+    /// Saves what goes on behind a cut.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn save(mut self) -> Result<Vec<u8>, String> {
+        let not_fit = self.shards.here.prepare_saving();
+        let mut free = 0_u32..;
+        let known = 0..self.router.known().len() as u32;
+        let numbers: Vec<Option<u32>> =
+            known.map(|one| if not_fit.contains(&one) { None } else { free.next() }).collect();
+        let packet = self.packets_before;
+        self.forget(&numbers, packet);
+        let Self { router, shards, questions, clock, last_time, end_time, packets_before, .. } = self;
+        let saved = Saved { router, shard: shards.here, questions, clock, last_time, end_time, packets_before };
+        postcard::to_stdvec(&(PROGRAM, saved)).map_err(|error| error.to_string())
+    }
+
+    /// Goes on with what was saved; packets are numbered from [`Pipeline::packets_before`] on.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn resume(options: Options, keys: Arc<KeyLog>, saved: &[u8]) -> Result<Self, String> {
+        let (program, rest) = postcard::take_from_bytes::<Program<'_>>(saved).map_err(|_| "it is damaged")?;
+        if program != PROGRAM {
+            return Err(format!("it was saved by another build, of version {:.20}", program.1));
+        }
+        let Saved { router, shard, questions, clock, last_time, end_time, packets_before } =
+            postcard::from_bytes(rest).map_err(|_| "it is damaged")?;
+        if packets_before >= limits::LIVE_PACKETS {
+            return Err("its packets have no more numbers".into());
+        }
+        let mut pipeline = Self::resumable(options, Arc::clone(&keys));
+        let options = pipeline.shards.here.cx.options.clone();
+        (pipeline.router, pipeline.shards.here, pipeline.questions) = (router, shard, questions);
+        pipeline.shards.here.resume(options, keys);
+        pipeline.clock = pipeline.clock.and(clock);
+        (pipeline.last_time, pipeline.end_time) = (last_time, end_time);
+        (pipeline.packets_before, pipeline.shards.cut) = (packets_before, packets_before);
+        Ok(pipeline)
+    }
+}
