@@ -370,8 +370,9 @@ mod tests {
     fn piece(end: i64, bytes: usize) -> Piece {
         let mut pipeline = Pipeline::live(Options::default(), Arc::default());
         let mut piece = pipeline.cut(end);
-        let row = RepeatRow::default();
-        (0..bytes.div_ceil(size_of::<RepeatRow>())).for_each(|_| piece.done.repeats.push(row));
+        while piece.bytes() < bytes {
+            (0..1_000).for_each(|_| piece.done.repeats.push(RepeatRow::default()));
+        }
         piece
     }
 
@@ -379,7 +380,7 @@ mod tests {
     fn pieces_without_room_are_dropped_and_counted() {
         let live = start_keeping(9, Cursor::new(Vec::new()));
         for nth in 1..=4 {
-            live.shared.lock().keep(piece(nth, limits::LIVE_BYTES / 2 + (1 << 20)));
+            live.shared.lock().keep(piece(nth, limits::LIVE_BYTES / 2 + 1));
         }
         assert_eq!(live.shared.lock().pieces.len(), 1, "two do not fit");
         let window = live.window(3).unwrap();
