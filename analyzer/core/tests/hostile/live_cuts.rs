@@ -164,7 +164,7 @@ fn one_packet_of_a_wrong_time_forgets_no_connection() {
             go_on(&mut flood, good);
         }
         flood.time += SECOND;
-        call(&mut flood, 1_001 + 4 * round, "0");
+        call(&mut flood, 3 + 4 * round, "0");
         let piece = flood.pipeline.cut(i64::MIN);
         found += complete(&piece);
         assert_eq!(piece.told.iter().filter(|one| one.ended.row.rpcs == 2).count(), 1, "round {round}");
