@@ -56,6 +56,11 @@ class Window(Struct, frozen=True, eq=False):
     missing: int
     """Pieces in front that were asked for, and for which there was no room."""
 
+    @property
+    def seconds(self) -> float:
+        """Give its length."""
+        return max(self.end_ns - (self.begin_ns or 0), 0) / 1e9 if self.begin_ns else 0.0
+
     def analyze(self, notes: tuple[str, ...] = ()) -> Analysis:
         """Run the detectors; `notes` are warnings about the capture. Without RPCs it describes the connections."""
         if self.missing:

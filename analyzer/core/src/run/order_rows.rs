@@ -11,8 +11,9 @@ use crate::store::tables::{ProblemLog, Rpcs, rpc_flag};
 /// Brings everything that is in the order of reading into that of the capture.
 pub fn order_rows(cx: &mut Context) {
     number_methods(cx);
-    // rows of all RPCs are read in order
-    if !cx.options.rpc_rows {
+    if cx.options.rpc_rows {
+        cx.order_rpcs(cx.rpcs.len());
+    } else {
         keep_examples(cx);
     }
     macro_rules! arrange {

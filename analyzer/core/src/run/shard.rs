@@ -131,6 +131,7 @@ impl Shard {
         if let Some(client) = route.opens {
             self.open(route, client, segment, at);
         }
+        self.cx.rpc_order.packet = at.packet;
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
         if at.packet >= entry.due && !entry.resume(at) {
             // decided by its own packets, so that it does not matter which connections share this shard

@@ -7,6 +7,7 @@ pub mod handed_on;
 mod listed;
 pub mod methods;
 pub mod piece;
+pub mod rpc_order;
 pub mod spill;
 pub mod strings;
 pub mod tables;
