@@ -19,7 +19,8 @@ use super::shard::Cut;
 impl Pipeline {
     /// A run that is cut: one thread, and no tables whose rows are taken while the run goes on.
     pub fn live(options: Options, keys: Arc<KeyLog>) -> Self {
-        let options = Options { threads: 0, frames: false, messages: false, packets: false, ..options };
+        let options =
+            Options { threads: 0, frames: false, messages: false, packets: false, sorts_rpcs: false, ..options };
         Self::with_keys(options, keys)
     }
 
