@@ -101,6 +101,7 @@ pub struct Context {
     /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
     pub deadlines: Vec<i64>,
     /// The order of those rows.
+    #[serde(skip)]
     pub rpc_order: RpcOrder,
     /// The rows that were taken out of the tables of RPCs while the run goes on.
     pub handed_on: HandedOn,

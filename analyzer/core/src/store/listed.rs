@@ -41,7 +41,7 @@ macro_rules! list_tables {
                     options: _, strings: _, deadlines: _, handed_on: _, acts_left_out: _, goaway_reasons: _, problems: _,
                     totals: _, methods: _, out_of_order_bytes: _, tail_bytes: _,
                     // in the order of the capture: one thread alone writes them, and no run that is cut
-                    messages: _, frames: _, packets: _,
+                    messages: _, frames: _, packets: _, rpc_order: _,
                 } = other;
                 $(self.$table.append($table);)*
                 self.rpc_sizes.append(rpc_sizes);

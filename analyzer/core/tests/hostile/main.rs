@@ -7,4 +7,5 @@ mod connections;
 mod files;
 mod http2;
 mod live;
+mod live_cuts;
 mod tcp;
