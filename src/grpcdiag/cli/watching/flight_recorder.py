@@ -36,6 +36,7 @@ class FlightRecorder:
         self._broken: RecordingError | None = None
         """Why it takes no more of that."""
         self._told: list[str] = []
+        self._lost_packets = 0
         self._stack = ExitStack()
         if options.folder is None or not options.triggers:
             return
@@ -96,7 +97,8 @@ class FlightRecorder:
                 self.ring.expire(now_ns, self._moments.held_ns)
             except OSError as error:
                 problems.append(f"old packets are not removed: {error.strerror}")
-            if self.ring.error:
+            lost, self._lost_packets = self._lost_packets, self.ring.lost_packets
+            if self.ring.error and lost < self._lost_packets:
                 problems.append(f"packets are not kept: {self.ring.error.strerror}")
             if isinstance(self._broken, UsageError):
                 raise UsageError(f"--trigger needs a stream that can be kept: {self._broken}")
