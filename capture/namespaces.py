@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -23,13 +24,55 @@ _NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000
 """linux/nsfs.h, linux/sched.h"""
 
 
-def locate(named: str | None, container: str | None) -> str | None:
-    """Give the path of a network namespace; None for the present one. Raises UsageError."""
+def locate(named: str | None, container: str | None, pids: Sequence[int] = ()) -> str | None:
+    """Give the path of a network namespace; None for the present one. Raises UsageError, and RecordingError.
+
+    Without `named` and `container` it is the one of the processes `pids`.
+    """
     if named and container:
         raise UsageError("--netns and --container both name the network namespace: give one")
     if container:
         return f"/proc/{containers.find(container)}/ns/net"
-    return named and (named if "/" in named else f"{NAMED}/{named}")
+    if named:
+        return named if "/" in named else f"{NAMED}/{named}"
+    spaces = {_identify_of(pid): pid for pid in pids}
+    if len(spaces) > 1:
+        named_pids = " and ".join(str(pid) for pid in list(spaces.values())[:2])
+        raise UsageError(f"the processes {named_pids} are in several network namespaces: give --netns")
+    others = spaces.keys() - {_identify(_OWN)}
+    return f"/proc/{spaces[others.pop()]}/ns/net" if others else None
+
+
+def _identify_of(pid: int) -> int:
+    try:
+        return _identify(f"/proc/{pid}/ns/net")
+    except PermissionError:
+        raise RecordingError(f"--pid {pid}: finding its network namespace needs root: use sudo") from None
+    except OSError:
+        raise UsageError(f"--pid {pid}: no process has this number") from None
+
+
+@contextmanager
+def held(pids: Sequence[int]) -> Iterator[Callable[[], None]]:
+    """Hold processes, so that a number that was given to another one is noticed. Raises UsageError.
+
+    Gives a function that raises UsageError unless all of them still run: until then their numbers were theirs.
+    """
+    with ExitStack() as stack:
+        held = {}
+        for pid in pids:
+            try:
+                held[pid] = os.pidfd_open(pid)
+            except OSError as error:
+                raise UsageError(f"--pid {pid}: {error.strerror}") from None
+            stack.callback(os.close, held[pid])
+
+        def check() -> None:
+            for pid, descriptor in held.items():
+                if select.select([descriptor], [], [], 0)[0]:  # it becomes readable when the process ends
+                    raise UsageError(f"--pid {pid}: it has ended")
+
+        yield check
 
 
 @contextmanager

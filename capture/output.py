@@ -180,10 +180,10 @@ class Output:
         self._parts.append(part)
         return part
 
-    def sidecar(self, host: str) -> tuple[Part, str]:
-        """Make a new file for the capture of another host, and give its final name. Raises OSError."""
+    def sidecar(self, host: str, suffix: str = "") -> tuple[Part, str]:
+        """Make a new file for the capture of another host, or next to it, and give its final name. Raises OSError."""
         stem, ending = os.path.splitext(self._place.name)
-        name = f"{stem}.{host}{ending or _ENDING}"
+        name = f"{stem}.{host}{ending or _ENDING}{suffix}"
         return self._part(self._named(name)), name
 
     def shown(self, name: str) -> str:

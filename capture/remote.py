@@ -1,4 +1,4 @@
-"""Record on another host over OpenSSH: start and stop the recording there, and fetch its file.
+"""Record on another host over OpenSSH or kubectl: start and stop the recording there, and fetch its file.
 
 The other host runs a short shell script around tcpdump. It ends with the connection, so nothing keeps running there
 when this process or the network fails.
@@ -7,6 +7,7 @@ when this process or the network fails.
 from __future__ import annotations
 
 import contextlib
+import os
 import pwd
 import re
 import shlex
@@ -15,9 +16,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from . import tcpdump, tools
+from ..analyzer.sidecar.names import SUFFIX, encode_description
+from . import remote_host, tcpdump, transports
 from .command import identity
-from .errors import RecordingError, UsageError
+from .errors import RecordingError
 from .tcpdump import start_deaf
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _SCRIPT = r"""
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 f=$(mktemp "${TMPDIR:-/tmp}/grpcdiag-XXXXXXXX.pcap") || exit 1
+HOST
 command -v tcpdump >/dev/null || { echo 'tcpdump is not installed there' >&2; rm -f "$f"; exit 1; }
 echo "grpcdiag-file $f"
 z=''
@@ -57,26 +60,26 @@ class Remote:
     """A recording on another host."""
 
     def __init__(self, host: str, user: pwd.struct_passwd | None = None) -> None:
-        """Check the host: a name, user@name, or an entry of ssh's configuration. Raises UsageError.
+        """Check the host: a name, user@name, an entry of ssh's configuration, or a container. Raises UsageError.
 
-        ssh runs as `user`, with the user's keys.
+        ssh or kubectl runs as `user`, with the user's keys.
         """
-        if host.startswith("-") or not host:
-            raise UsageError(f"--also {host!r}: write a host as for ssh")
+        self._transport = transports.choose(host)
         self.host = host
         self._identity = identity(user)
         self.file: str | None = None
         self.problems: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._said: list[str] = []
+        self._settings: list[str] = []
         self._news = threading.Condition()
 
     def start(self, plan: Plan) -> None:
         """Start to connect. Raises RecordingError."""
         script = _SCRIPT.replace("SNAPLEN", str(plan.snaplen)).replace("BUFFER", str(plan.buffer_kib))
-        script = script.replace("EXPRESSION", shlex.quote(plan.expression))
+        script = script.replace("EXPRESSION", shlex.quote(plan.expression)).replace("HOST\n", remote_host.SCRIPT)
         self._process = subprocess.Popen(
-            [self._ssh(), *_OPTIONS, "--", self.host, f"exec sh -c {shlex.quote(script)}"],
+            self._transport.list_words(f"exec sh -c {shlex.quote(script)}"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -85,12 +88,6 @@ class Remote:
         )
         start_deaf(threading.Thread(target=self._read, name=f"grpcdiag-{self.host}", daemon=True))
 
-    def _ssh(self) -> str:
-        path = tools.find("ssh")
-        if path is None:
-            raise RecordingError("--also needs the OpenSSH client: apt install openssh-client")
-        return path
-
     def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
         for raw in self._process.stdout:
@@ -98,6 +95,9 @@ class Remote:
             with self._news:
                 if self.file is None and (match := re.fullmatch(r"grpcdiag-file (/.+/grpcdiag-\w+\.pcap)", line)):
                     self.file = match[1]
+                elif line.startswith(remote_host.MARK):
+                    if len(self._settings) < remote_host.MOST_LINES:
+                        self._settings.append(line.removeprefix(remote_host.MARK))
                 elif len(self._said) < tcpdump.LINES_KEPT:
                     self._said.append(line)
                 self._news.notify_all()
@@ -124,21 +124,42 @@ class Remote:
         dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
         if dropped and dropped[-1]:
             self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
-        part, name = output.sidecar(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
+        host = re.sub(r"[^A-Za-z0-9.-]+", "_", self.host.removeprefix(transports.POD))
+        part, name = output.sidecar(host)
         there = shlex.quote(self.file)
         done = self._run(f"cat {there}", part.descriptor)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip()
             raise RecordingError(f"--also {self.host}: {self.file} there could not be fetched: {words}")
         part.publish(name)
+        self._describe(output, host, name)
         if self._run(f"rm -f {there}", subprocess.DEVNULL).returncode:  # only now the copy here is complete
             self.problems.append(f"--also {self.host}: {self.file} was fetched, but could not be removed there")
         return [output.shown(name)]
 
+    def _describe(self, output: Output, host: str, name: str) -> None:
+        """Write that host's settings next to its capture. Raises OSError."""
+        document = remote_host.describe(self._settings, name, self._count())
+        if document is None:
+            self.problems.append(f"--also {self.host}: its settings are unknown")
+            return
+        part, side = output.sidecar(host, SUFFIX)
+        with os.fdopen(os.dup(part.descriptor), "wb") as out:
+            out.write(encode_description(document))
+        part.publish(side)
+
+    def _count(self) -> dict[str, int] | None:
+        """Give tcpdump's counts; None when it said none."""
+        found = dict[str, int]()
+        for name, words in (("captured", "captured"), ("dropped", "dropped by kernel")):
+            numbers = [n for line in self._said for n in re.findall(rf"(\d+) packets? {words}", line)]
+            found |= {name: int(numbers[-1])} if numbers else {}
+        return found if "captured" in found else None
+
     def _run(self, command: str, stdout: int) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the other host."""
         return subprocess.run(
-            [self._ssh(), *_OPTIONS, "--", self.host, command],
+            self._transport.list_words(command),
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -169,7 +190,3 @@ class Remote:
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
-
-
-_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15")
-"""ssh without a terminal, without questions, and with time limits."""

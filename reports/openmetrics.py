@@ -6,9 +6,12 @@ latencies, which are summaries.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from ..analyzer.intervals import OTHER as REST
+from ..analyzer.intervals import RATES_S, SPANS_S, UNKNOWN, Interval, Totals
 from ..analyzer.model.analysis import Analysis, MethodFacts
 from ..analyzer.model.text import safe
 
@@ -20,13 +23,61 @@ LONGEST = 128
 QUANTILES = {"0": "min", "0.5": "p50", "0.9": "p90", "0.99": "p99", "0.999": "p999", "1": "max"}
 NANOSECONDS = 1_000_000_000
 
-Samples = Mapping[tuple[str, ...], int | float]
-"""Values by the values of the labels."""
+Samples = Mapping[Any, int | float]
+"""Values by the values of the labels, tuples of texts."""
 
 
 def render(analysis: Analysis) -> str:
     """Write the analysis as an OpenMetrics exposition."""
     return "\n".join([*_list_lines(analysis), "# EOF"]) + "\n"
+
+
+def render_live(interval: Interval, totals: Totals) -> str:
+    """Write what `watch` shows: counters since its beginning, and gauges of the last seconds."""
+    return "\n".join([*_list_live_lines(interval, totals), "# EOF"]) + "\n"
+
+
+def _list_live_lines(interval: Interval, totals: Totals) -> Iterator[str]:
+    rpcs: Samples = {(name, status): n for name, of in totals.methods.items() for status, n in of.items()}
+    yield from _count("rpcs", "RPCs that ended, by gRPC status.", ("method", "status"), rpcs)
+    yield from _count("packets", "Packets that were read.", (), {(): interval.packets})
+    dropped = {} if interval.dropped_packets is None else {(): interval.dropped_packets}
+    yield from _count("dropped_packets", "Packets that the kernel dropped.", (), dropped)
+    about = "How often findings appeared."
+    yield from _count("findings_appeared", about, ("finding", "severity"), totals.findings)
+    yield from _count("captures", "Captures that were written for triggers.", (), {(): totals.captures})
+    yield from _count("captures_refused", "Moments beyond the limits.", (), {(): interval.not_written})
+    lost = {} if interval.ring_bytes is None else {(): interval.ring_lost_packets}
+    yield from _count("ring_lost_packets", "Packets that the disk had no room for.", (), lost)
+    gauge = ("gauge", "Findings of the last ten seconds.", ("finding", "severity"))
+    found = Counter((one.id, one.severity) for one in interval.findings)
+    yield from _write("grpcdiag_watch_findings", *gauge, found)
+    yield from _list_live_methods(interval, totals)
+
+
+def _list_live_methods(interval: Interval, totals: Totals) -> Iterator[str]:
+    """Give the last seconds of the methods that are counted apart; those of the others are put together."""
+    in_flight, times = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    quantiles: dict[tuple[str, ...], float] = {}
+    longest = f"{SPANS_S[-1]}s"
+    for one in interval.methods:
+        is_named = one.method is not None and one.method.startswith("/")
+        name = one.method if one.method in totals.methods else REST if is_named else UNKNOWN
+        in_flight[name,] += one.in_flight
+        times.update({(name, cause): ns for cause, ns in one.budget.items()})
+        if name == one.method and longest in one.p50_ns:
+            of = {"0.5": one.p50_ns, "0.99": one.p99_ns}
+            quantiles |= {(name, quantile): by[longest] / NANOSECONDS for quantile, by in of.items()}
+    yield from _write("grpcdiag_watch_in_flight", "gauge", "RPCs without an end.", ("method",), in_flight)
+    seconds = {labels: ns / NANOSECONDS for labels, ns in times.items()}
+    about = f"RPC time of the last {RATES_S} seconds by cause."
+    yield from _write("grpcdiag_watch_rpc_time_seconds", "gauge", about, ("method", "cause"), seconds)
+    about = f"Duration of the RPCs that ended in the last {SPANS_S[-1]} seconds."
+    yield from _write("grpcdiag_watch_rpc_latency_seconds", "summary", about, ("method", "quantile"), quantiles)
+
+
+def _count(name: str, about: str, labels: Sequence[str], samples: Samples) -> Iterator[str]:
+    yield from _write(f"grpcdiag_watch_{name}", "counter", about, labels, samples, "_total")
 
 
 def _list_lines(analysis: Analysis) -> Iterator[str]:

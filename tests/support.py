@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.decode.decode import decode, stream
 from grpcdiag.analyzer.tables import Table, Tables
 from grpcdiag.cli import of_arguments
+from grpcdiag.reports.tables.frame import Frame
+from grpcdiag.reports.tables.writing import write_rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED = REPOSITORY / "fixtures" / "recorded"
@@ -201,6 +206,13 @@ def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | 
     return outcome
 
 
+def as_polars(pieces: Iterable[Frame], table: str = "rpcs") -> pl.DataFrame:
+    """Rows as a reader of Parquet sees them."""
+    out = io.BytesIO()
+    write_rows(pieces, "parquet", out, table)
+    return pl.read_parquet(io.BytesIO(out.getvalue()))
+
+
 def run_here(*arguments: str, charset: str = "utf-8", env: dict[str, str] | None = None) -> Outcome:
     """Run the command in this process, which takes a tenth of the time: for what it writes, not for how it ends."""
     words = list(arguments)
@@ -224,3 +236,30 @@ def canonical_status(name: str) -> str:
     """gRPC's name of a status that a Go client prints, such as `12 Unimplemented` or `DeadlineExceeded`."""
     word = name.split()[-1]
     return word if word.isupper() else CODE_NAMES.sub("_", word).upper()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of running processes that contain a text, which only ours have."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line:
+                found.append(line)
+    return found
+
+
+def gone(mark: str) -> bool:
+    """Whether no such process runs any more, in the end."""
+    wait_until(lambda: not processes(mark))
+    return True

@@ -38,7 +38,7 @@ ARROWS = {
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.annotate": "_core analyzer.decode",
     "analyzer.triggers": "_core analyzer.model",
-    "analyzer.intervals": "_core analyzer.tables analyzer.model analyzer.live",
+    "analyzer.intervals": "_core analyzer.tables analyzer.model analyzer.summary analyzer.live",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
@@ -49,7 +49,7 @@ ARROWS = {
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops reports.shared",
     "reports.analysis_json": "analyzer.model",
-    "reports.openmetrics": "analyzer.model",
+    "reports.openmetrics": "analyzer.model analyzer.intervals",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json reports.html",
     "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",

@@ -14,7 +14,7 @@ N - 1 of the calls before it are answered. From then on all calls must take abou
 response time. The finding needs all of this, for one N below the number of open calls:
 
 - the time from this start to the response varies little, and for calls that found a free place as for those that
-  waited,
+  waited; no call was answered sooner,
 - half of the calls waited as long as one takes, or longer,
 - the median response of the whole capture contains such a wait as well.
 
@@ -153,7 +153,9 @@ def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _F
     if not len(took):
         return None
     low, median, high = np.quantile(took, (0.1, 0.5, 0.9), axis=1)
-    alike = np.flatnonzero((median > 0) & (high - low <= limits.spread * median))
+    # no call can be answered sooner than one takes
+    possible = (median > 0) & ((end - arrival).min() >= limits.not_faster * median)
+    alike = np.flatnonzero(possible & (high - low <= limits.spread * median))
     fits = (
         _Fit(row + 1, rows, begin[row], freed_by[row], took[row], float((high[row] - low[row]) / median[row]))
         for row in alike.tolist()

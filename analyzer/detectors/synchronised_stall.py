@@ -61,7 +61,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..tables import Ints, Mask, Tables
+from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from ..tables.processes import Acts
@@ -290,6 +290,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         lost_ns=lost,
         share=share,
         metrics={
+            "side": DIRECTIONS[stalls.direction],
             "stalls": len(stalls.times),
             "median_stall_ns": stalls.median_ns,
             "longest_stall_ns": int(table.duration_ns[rows].max()),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import PATIENCE_S, require_tool, rows, wait_until
+from support import PATIENCE_S, require_tool, rows
+from support import free_port as free_port
+from support import gone as gone
+from support import processes as processes
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Packets
@@ -41,13 +42,6 @@ AS_NOBODY = {"SUDO_USER": "nobody", "SUDO_UID": "65534"}
 NOBODY = 65534
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
-
-
 def arguments(*words: str) -> list[str]:
     return [sys.executable, "-m", "grpcdiag", "capture", *words]
 
@@ -61,26 +55,6 @@ def capture(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(arguments(*words), capture_output=True, text=True, timeout=PATIENCE_S, **options)
     assert "Traceback" not in done.stderr, done.stderr
     return done
-
-
-def processes(mark: str) -> list[str]:
-    """Command lines of running processes that contain a text, which only ours have."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if mark in line:
-                found.append(line)
-    return found
-
-
-def gone(mark: str) -> bool:
-    """Whether no such process runs any more, in the end."""
-    wait_until(lambda: not processes(mark))
-    return True
 
 
 def check_whole(path: Path, counted: dict[str, int]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record
+from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record, sidecar
 from support import PATIENCE_S, wait_until
 
 FALSE_SSH = """#!/bin/sh
@@ -39,12 +39,12 @@ def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def on_path(folder: Path, text: str) -> dict[str, str]:
-    """An environment in which `ssh` is a script; the other end's temporary folder is `there`, beside the script's."""
+def on_path(folder: Path, text: str, name: str = "ssh") -> dict[str, str]:
+    """An environment in which a program is a script; the other end's temporary folder is `there`, next to it."""
     folder.mkdir()
     there = folder.with_name("there")
     there.mkdir(exist_ok=True)
-    script = folder / "ssh"
+    script = folder / name
     script.write_text(text)
     script.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(there)}
@@ -63,12 +63,42 @@ def check_both(tmp_path: Path, env: dict[str, str]) -> None:
     check_whole(file, counted)
     check_whole(tmp_path / "run.there.pcap", counted)
     assert "run.there.pcap: from the other host" in done.stderr
+    described = sidecar(tmp_path / "run.there.pcap")["host"]
+    assert described["sysctls"] == sidecar(file)["host"]["sysctls"]
+    assert set(described["addresses"]) == set(sidecar(file)["host"]["addresses"])
     assert not left_there(tmp_path)
     assert gone(f"{tmp_path}/there/grpcdiag-")
 
 
 def test_both_ends_hold_every_rpc(tmp_path: Path) -> None:
     check_both(tmp_path, on_path(tmp_path / "bin", FALSE_SSH))
+
+
+FALSE_KUBECTL = """#!/bin/sh
+# takes what kubectl takes, and runs it here
+[ "$1 $2 $3 $4 $5 $6 $7" = "exec -i -n shop cart-7f9c -c grpcdiag" ] || { echo "error: $*" >&2; exit 1; }
+while [ "$1" != -- ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+def test_a_container_is_reached_by_kubectl(tmp_path: Path) -> None:
+    env = on_path(tmp_path / "bin", FALSE_KUBECTL, "kubectl")
+    port, file = free_port(), tmp_path / "run.pcap"
+    words = ("-o", str(file), "-p", str(port), "-i", "lo", "--also", "pod:shop/cart-7f9c:grpcdiag", "--")
+    done = capture(*words, *benchmark(port), env=env)
+    assert done.returncode == 0, done.stderr
+    check_whole(tmp_path / "run.shop_cart-7f9c_grpcdiag.pcap", json.loads(done.stdout))
+    assert sidecar(tmp_path / "run.shop_cart-7f9c_grpcdiag.pcap")["host"]["sysctls"]
+    assert not left_there(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=x", "pod:", "pod:-n", "pod:a/b/c", "pod:a;b"])
+def test_names_that_are_no_hosts(tmp_path: Path, name: str) -> None:
+    done = capture("-o", str(tmp_path / "run.pcap"), "-p", "1", f"--also={name}", "--", "true")
+    assert done.returncode == 2
+    assert "write" in done.stderr
 
 
 @pytest.fixture

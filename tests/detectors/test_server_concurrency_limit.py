@@ -78,9 +78,9 @@ def test_one_call_at_a_time_in_any_order(name: str) -> None:
 
 @pytest.mark.parametrize(("even", "fires"), [(0.9, True), (0.99, False)])
 def test_one_at_a_time_needs_even_intervals(even: float, fires: bool) -> None:
-    """The shortest intervals of `grpc-go-lock` are 20.1 ms, the median 21.3."""
+    """The shortest intervals of `grpc-go-lock` are 20.1 ms, the median 21.3; some calls took less than 3 of them."""
     answer = found(detector, [recorded("wild/grpc-go-lock.pcap.zst")], even=even)
-    assert bool(answer and answer.metrics["limit"] == 1) == fires
+    assert (answer and answer.metrics["limit"]) == (1 if fires else None)
 
 
 def test_more_rows_do_not_change_it() -> None:

@@ -109,7 +109,12 @@ def command(
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", metavar="SSH_HOST", help="Record on this host too, and fetch the file; repeatable."),
+        typer.Option(
+            "--also",
+            metavar="HOST",
+            help="Record there, too, and fetch the file: a host as for ssh, or pod:[NAMESPACE/]POD[:CONTAINER] by "
+            "kubectl; repeatable.",
+        ),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", metavar="MS", min=0, help="Time between two samples of sockets; 0 for none.")
@@ -122,7 +127,12 @@ def command(
     ] = Processes.auto,
     pid: Annotated[
         list[int] | None,
-        typer.Option("--pid", min=1, max=2**31 - 1, help="Record this running process, too; repeatable."),
+        typer.Option(
+            "--pid",
+            min=1,
+            max=2**31 - 1,
+            help="Record this running process, too, in its network namespace; repeatable.",
+        ),
     ] = None,
     keys: Annotated[
         bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE, by SSLKEYLOGFILE.")
@@ -158,15 +168,16 @@ def command(
         fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
     if (keys or embed_keys) and (not arguments or output == STDOUT or (embed_keys and rotate)):
         fail("--keys and --embed-keys need COMMAND and a file, --embed-keys a file that is not rotated", USAGE)
-    if pid and (processes is Processes.off or not (port or target)):
-        fail(
-            "--pid needs the server's port (-p or -t), by which its connections are found, and no --processes off",
-            USAGE,
-        )
+    if pid and processes is not Processes.off and not (port or target):
+        fail("--pid needs the server's port (-p or -t), by which its connections are found, or --processes off", USAGE)
     if pid and processes is Processes.auto:
         processes = Processes.on
     try:
-        with namespaces.entered(namespace := namespaces.locate(netns, container)):
+        with (
+            namespaces.held(tuple(pid or ())) as check_alive,
+            namespaces.entered(namespace := namespaces.locate(netns, container, tuple(pid or ()))),
+        ):
+            check_alive()
             targets = [interfaces.target(text) for text in target or []]
             ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
             hosts = [*ips, *(host or [])]

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import Raising
-from .support.common import KeyLog, Quiet, decoding, fail, how
+from .support.common import KeyLog, Quiet, decoding, fail, how, say
+from .support.gate import MET
+from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
     from ..analyzer.triggers import Trigger
@@ -27,7 +29,8 @@ def command(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[-]", help="Read a stream of packets from standard input. Default: record with tcpdump."
+            metavar="[-|tcp://HOST:PORT]",
+            help="Read packets from standard input, or from a sender on another host. Default: record with tcpdump.",
         ),
     ] = None,
     interface: Annotated[str | None, typer.Option("-i", "--interface", metavar="IF", help="Default: any.")] = None,
@@ -47,6 +50,10 @@ def command(
             "--container", metavar="ID|NAME", help="Record in the network namespace of this container or pod."
         ),
     ] = None,
+    pid: Annotated[
+        list[int] | None,
+        typer.Option("--pid", min=1, max=2**31 - 1, help="Record in the network namespace of this process."),
+    ] = None,
     trigger: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,15 +64,39 @@ def command(
         ),
     ] = None,
     keep: Annotated[
-        str,
-        typer.Option("--keep", metavar="AGE,SIZE", help="With --trigger: packets kept, such as 60s, 500M or 10m,2G."),
-    ] = "60s",
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="AGE,SIZE",
+            help="Packets kept, such as 60s, 500M or 10m,2G. Default: 60s; for timelines without --trigger 60s,64M.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for captures and the last packets.")
     ] = None,
     per_hour: Annotated[
         int, typer.Option("--per-hour", min=1, max=3600, help="With --trigger: most captures in an hour.")
     ] = 6,
+    hook: Annotated[
+        str | None,
+        typer.Option(
+            "--exec", metavar="COMMAND", help="Run COMMAND with the capture and its reports as arguments, no shell."
+        ),
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", metavar="TIME", help="End after TIME: 30s, 10m, 8h.")] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="RULE",
+            help="Exit with 1 if a finding was at least this severe: info, warning, critical; if a condition as of "
+            "--trigger was met; or, with trigger, one of --trigger; repeatable.",
+        ),
+    ] = None,
+    openmetrics: Annotated[
+        str | None,
+        typer.Option("--openmetrics", metavar="[ADDRESS]:PORT", help="Answer a scraper. Default address: 127.0.0.1."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write a line of JSON each second.")] = False,
     keylog: KeyLog = None,
     quiet: Quiet = False,
@@ -76,43 +107,73 @@ def command(
     """
     if sys.platform != "linux":
         fail("watch needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
-    if source not in (None, "-"):
-        fail(f"{source}: watch reads standard input (-) or records: for a file use grpcdiag analyze", USAGE)
+    if source not in (None, "-") and not str(source).startswith(SCHEME):
+        fail(f"{source}: watch reads standard input (-) or tcp://HOST:PORT: for a file use grpcdiag analyze", USAGE)
     if not as_json and not sys.stdout.isatty():
         fail("watch draws on a terminal: use --json elsewhere", USAGE)
     if trigger and not output:
         fail("--trigger writes captures: name their folder with -o", USAGE)
-    triggers = _parse_triggers(trigger or ())
+    if (hook and not trigger) or (fail_on and "trigger" in fail_on and not trigger):
+        fail("--exec and --fail-on trigger need --trigger", USAGE)
+    triggers, rules = _parse_triggers("--trigger", trigger or ()), _parse_rules(fail_on or ())
     from ..capture import filters, interfaces, namespaces
     from ..capture.errors import RecordingError, UsageError
     from ..capture.ring import parse_keep
+    from .watching.hints import Hints
     from .watching.loop import Watch
-    from .watching.options import Options
+    from .watching.options import Options, parse_address, parse_hook, parse_seconds
 
     gc.enable()  # this command may run for days
+    if source and source != "-":
+        parse_url(source)
     chosen = how((), None, keylog)
+    pids, ports = tuple(pid or ()), tuple(port or ())
     try:
         with decoding(), Raising(), ExitStack() as stack:
-            stack.enter_context(namespaces.entered(namespaces.locate(netns, container)))
+            check_alive = stack.enter_context(namespaces.held(pids))
+            stack.enter_context(namespaces.entered(namespace := namespaces.locate(netns, container, pids)))
+            check_alive()
             options = Options(
                 interface=interfaces.choose(interface, ()) if source is None else "",
-                expression=filters.expression(tuple(port or ()), (), filter_),
+                stream=source or "",
+                expression=filters.expression(ports, (), filter_),
                 folder=output,
-                keep=parse_keep(keep),
+                keep=parse_keep(keep) if keep else None,
                 per_hour=per_hour,
                 triggers=tuple(triggers),
+                gates=tuple(rules),
+                fails_on_trigger="trigger" in (fail_on or ()),
+                hook=parse_hook(hook) if hook else (),
+                seconds=parse_seconds(for_) if for_ else None,
+                metrics=parse_address(openmetrics) if openmetrics else None,
                 as_json=as_json,
                 quiet=quiet,
             )
             filters.check(options.expression)
-            stack.enter_context(Watch(options, chosen)).run()
+            watch = stack.enter_context(Watch(options, chosen, Hints(namespace, ports, pids)))
+            watch.run()
     except UsageError as error:
         fail(str(error), USAGE)
     except RecordingError as error:
         fail(str(error), CANNOT_RECORD)
+    if watch.gate.met:
+        for text, why in () if quiet else watch.gate.met.items():
+            say(f"--fail-on {text}: {why}")
+        raise typer.Exit(MET)
 
 
-def _parse_triggers(texts: list[str] | tuple[()]) -> list[Trigger]:
+def _parse_rules(texts: list[str] | tuple[()]) -> list[Trigger]:
+    """Parse the rules of --fail-on but `trigger`; a severity stands for its findings."""
+    from msgspec.structs import replace
+
+    from ..analyzer.model.finding import SEVERITIES
+
+    rules = [text for text in texts if text != "trigger"]
+    parsed = _parse_triggers("--fail-on", [f"finding:{text}" if text in SEVERITIES else text for text in rules])
+    return [replace(one, text=text) for one, text in zip(parsed, rules, strict=True)]
+
+
+def _parse_triggers(option: str, texts: list[str] | tuple[()]) -> list[Trigger]:
     """Parse triggers; one that is invalid ends the command."""
     from ..analyzer.detectors import DETECTORS
     from ..analyzer.triggers import TriggerError, parse
@@ -120,4 +181,4 @@ def _parse_triggers(texts: list[str] | tuple[()]) -> list[Trigger]:
     try:
         return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]
     except TriggerError as error:
-        fail(f"--trigger {error}", USAGE)
+        fail(f"{option} {error}", USAGE)

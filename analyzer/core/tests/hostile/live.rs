@@ -111,3 +111,55 @@ fn names_without_end_have_room_again() {
     }
     assert_eq!(found, 30_000, "each method has its name in its piece");
 }
+
+/// A million calls on a connection that is open all day, one second of simulated time for about twelve of them.
+#[test]
+fn a_day_of_calls_on_one_connection_takes_no_more_than_its_first_hours() {
+    const CALLS: u32 = 1_000_000;
+    let mut measured = Measured::begin();
+    let pipeline = Pipeline::live(Options { file_times: true, ..Options::default() }, Arc::default());
+    let mut flood = Flood { pipeline, pace: 24 * HOUR / i64::from(2 * CALLS), ..Flood::new() };
+    flood.begin();
+    flood.send(CLIENT, &request(1, "/long.Call/Stays"));
+    let (mut complete, mut kept) = (0, [0; 4]);
+    for call in 1..=CALLS {
+        let stream = 1 + 2 * call;
+        let mut whole = request(stream, "/a.B/C");
+        whole[4] |= 1; // END_STREAM
+        flood.send(CLIENT, &whole);
+        flood.send(SERVER, &frame(HEADERS, END_HEADERS | 1, stream, &field("grpc-status", "0")));
+        if call % 1_000 == 0 {
+            let piece = flood.pipeline.cut(i64::MIN);
+            complete += piece.done.methods.iter().flatten().map(|method| method.complete).sum::<u64>();
+            assert!(piece.rows() < 2_000, "{}", piece.rows());
+        }
+        if call == CALLS / 10 {
+            kept = flood.pipeline.kept();
+            measured.again();
+        }
+    }
+    measured.assert_below(MB);
+    assert_eq!(complete, u64::from(CALLS), "each call is complete in one piece");
+    assert_eq!(flood.pipeline.kept(), kept);
+}
+
+/// A connection falls silent with a call open: after two hours it is forgotten, and its call is in the piece that ends then.
+#[test]
+fn a_call_on_a_connection_that_is_forgotten_is_reported() {
+    let pipeline = Pipeline::live(Options { file_times: true, ..Options::default() }, Arc::default());
+    let mut flood = Flood { pipeline, ..Flood::new() };
+    flood.begin();
+    flood.send(CLIENT, &request(1, "/a.B/Silent"));
+    let reported = |piece: &Piece| {
+        let open = |rpcs: &[u32]| rpcs.len();
+        [open(&piece.open.rpcs.connection), open(&piece.done.rpcs.connection), piece.told.len()]
+    };
+    let after = |hours: i64, flood: &mut Flood| flood.pipeline.cut(flood.time + hours * HOUR);
+    assert_eq!(reported(&after(0, &mut flood)), [1, 0, 1], "open at first");
+    assert_eq!(reported(&after(1, &mut flood)), [1, 0, 1], "still open after an hour");
+    let last = after(2, &mut flood);
+    assert_eq!(reported(&last), [0, 1, 1], "over after two hours, without an end");
+    assert_eq!(last.done.rpcs.status[0], u8::MAX, "no status was seen");
+    assert_eq!(reported(&after(3, &mut flood)), [0, 0, 0], "and then forgotten");
+    assert_eq!(flood.pipeline.kept()[0], 0);
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from .messages import UNREADABLE, fail, say
@@ -24,23 +25,33 @@ def connect_stream(files: list[str]) -> list[str]:
         return files
     if len(files) > 1:
         fail(f"{url} is one capture: give it alone", 2)
-    connection = _connect(url)
     source, target = os.pipe()
-    threading.Thread(target=copy, args=(connection, target, url), name="grpcdiag-stream", daemon=True).start()
+    start_copy(connect_first(url), target, url, say)
     os.dup2(source, 0)
     os.close(source)
     return ["-"]
 
 
-def _connect(url: str) -> socket.socket:
-    host, port = _parse(url)
+def start_copy(connection: socket.socket, target: int, url: str, tell: Callable[[str], object]) -> None:
+    """Copy the stream in a thread until it ends; `tell` is told why it ended early."""
+    threading.Thread(target=copy, args=(connection, target, url, tell), name="grpcdiag-stream", daemon=True).start()
+
+
+def connect_first(url: str) -> socket.socket:
+    """Connect to a sender that must be there already, or end the command."""
     try:
-        connection = socket.create_connection((host, port), CONNECT_S)
+        return connect(url, CONNECT_S)
     except OSError as error:
         why = error.strerror or "no answer"
+        port = parse_url(url)[1]
         fail(
             f"{url}: cannot connect: {why}: start the sender first, as `tcpdump -U -w - ... | nc -l {port}`", UNREADABLE
         )
+
+
+def connect(url: str, patience_s: float) -> socket.socket:
+    """Connect to a sender. Raises OSError."""
+    connection = socket.create_connection(parse_url(url), patience_s)
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", _DEAD_AFTER_S // 2), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
@@ -49,7 +60,8 @@ def _connect(url: str) -> socket.socket:
     return connection
 
 
-def _parse(url: str) -> tuple[str, int]:
+def parse_url(url: str) -> tuple[str, int]:
+    """Parse `tcp://HOST:PORT`, or end the command."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -60,7 +72,7 @@ def _parse(url: str) -> tuple[str, int]:
     return host, port
 
 
-def copy(connection: socket.socket, target: int, url: str) -> None:
+def copy(connection: socket.socket, target: int, url: str, tell: Callable[[str], object] = say) -> None:
     """Copy the stream until it ends or breaks. What came before a break is a truncated capture, which can be read."""
     received = 0
     try:
@@ -70,10 +82,10 @@ def copy(connection: socket.socket, target: int, url: str) -> None:
     except BrokenPipeError:
         return  # the reader has ended, and says why
     except OSError as error:
-        say(f"{url}: the connection broke after {received:,} bytes: {error.strerror}")
+        tell(f"{url}: the connection broke after {received:,} bytes: {error.strerror}")
     else:
         if not received:
-            say(f"{url}: the sender closed the connection and sent nothing")
+            tell(f"{url}: the sender closed the connection and sent nothing")
     finally:
         os.close(target)
         connection.close()

@@ -1,17 +1,22 @@
-"""Where packets come from: tcpdump, or standard input. On their way to the analysis they pass the ring."""
+"""Where packets come from: tcpdump, standard input or another host. On their way to the analysis they pass the ring."""
 
 from __future__ import annotations
 
 import os
 import pwd
-from contextlib import ExitStack
+import socket
+from contextlib import ExitStack, suppress
 
 from ...analyzer.decode.runner import DecodeOptions
 from ...analyzer.live import LiveCapture, LiveOptions
 from ...capture import tcpdump
 from ...capture.relay import Relay
+from ..support.stream import connect, connect_first, start_copy
 from .flight_recorder import FlightRecorder
-from .options import Options
+from .options import STDIN, Options
+
+RECONNECT_S = 2.0
+"""Longest time of one attempt to connect again: meanwhile the keyboard is not looked at."""
 
 PATIENCE_S = 0.5
 """Longest time for the rest of a stream whose writer has ended; another stream may go on."""
@@ -27,13 +32,19 @@ class Feed:
         user: pwd.struct_passwd | None,
         recorder: FlightRecorder,
         history: int,
+        *,
+        again: bool = False,
     ) -> None:
-        """Begin to read; root runs tcpdump as `user`. Raises RecordingError."""
+        """Begin to read, or begin `again`; root runs tcpdump as `user`. Raises RecordingError and, again, OSError."""
         self._tcpdump: tcpdump.Tcpdump | None = None
+        self._told: list[str] = []
         self.dropped: int | None = None
         """Packets that the kernel dropped, as tcpdump said last."""
         with ExitStack() as stack:
-            source = self._record(options, user, stack) if options.interface else os.dup(0)
+            if options.interface:
+                source = self._record(options, user, stack)
+            else:
+                source = os.dup(0) if options.stream == STDIN else self._connect(options.stream, stack, again=again)
             copy, target = os.pipe()
             relay = Relay(source, target, recorder.begin_stream())
             stack.callback(relay.wait, PATIENCE_S)
@@ -66,6 +77,14 @@ class Feed:
         stack.callback(self._tcpdump.stop)
         return source
 
+    def _connect(self, url: str, stack: ExitStack, *, again: bool) -> int:
+        """Connect to a sender, and give the descriptor of its stream. Raises OSError."""
+        connection = connect(url, RECONNECT_S) if again else connect_first(url)
+        source, target = os.pipe()
+        start_copy(connection, target, url, self._told.append)
+        stack.callback(_end_connection, connection)
+        return source
+
     def count_dropped(self) -> int | None:
         """Ask how many packets the kernel dropped; None when that is unknown."""
         if self._tcpdump and (counts := self._tcpdump.ask()):
@@ -74,9 +93,14 @@ class Feed:
 
     @property
     def words(self) -> str:
-        """Give tcpdump's last messages."""
-        return self._tcpdump.words if self._tcpdump else ""
+        """Give tcpdump's last messages, or why a connection broke."""
+        return self._tcpdump.words if self._tcpdump else "; ".join(self._told[-1:])
 
     def close(self) -> None:
         """End the stream."""
         self._stack.close()
+
+
+def _end_connection(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended by itself
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,7 @@
-"""The flight recorder: which triggers are met, and the captures that are written for them."""
+"""The flight recorder: which triggers are met, and the captures that are written for them.
+
+Without triggers it keeps some packets for the timelines of single calls.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,24 @@ import fcntl
 import os
 import pwd
 import stat
+import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from ...analyzer.live import Window
 from ...analyzer.model.analysis import Analysis
 from ...capture.errors import RecordingError, UsageError
-from ...capture.moments import Limits, Moments
-from ...capture.ring import Ring
+from ...capture.moments import Limits, Moments, Saved
+from ...capture.ring import Keep, Ring
 from ...files.folder import Folder, find
 from ...reports.wireshark.comments import list_comments, make_comment
 from .options import Options
+
+FOR_TIMELINES = Keep(age_ns=60 * 10**9, bytes=64 * 10**6)
+"""What is kept for the view with a keyboard: as long as its calls are listed."""
 
 
 class FlightRecorder:
@@ -38,17 +46,23 @@ class FlightRecorder:
         self._told: list[str] = []
         self._lost_packets = 0
         self._stack = ExitStack()
-        if options.folder is None or not options.triggers:
+        has_triggers = options.folder is not None and bool(options.triggers)
+        if not has_triggers and not options.has_keyboard:
             return
-        try:
-            with ExitStack() as stack:
-                folder = _take_folder(options.folder, user, stack)
-                self.ring = Ring(folder, options.keep)
-                self._stack = stack.pop_all()
-        except OSError as error:
-            raise UsageError(f"cannot write {options.folder}: {error.strerror}") from None
-        limits = Limits(before_ns=min(options.keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
-        self._moments = Moments(self.ring, folder, options.folder, limits)
+        keep = options.keep or (Keep(age_ns=60 * 10**9) if has_triggers else FOR_TIMELINES)
+        with ExitStack() as stack:
+            path = options.folder if has_triggers else None
+            if path is None:
+                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="grpcdiag-")))
+            try:
+                folder = _take_folder(path, user if has_triggers else None, stack)
+                self.ring = Ring(folder, keep)
+            except OSError as error:
+                raise UsageError(f"cannot write {path}: {error.strerror}") from None
+            self._stack = stack.pop_all()
+        if has_triggers:
+            limits = Limits(before_ns=min(keep.age_ns, Limits.before_ns), per_hour=options.per_hour)
+            self._moments = Moments(self.ring, folder, path, limits)
 
     def begin_stream(self) -> Callable[[bytes], None] | None:
         """Expect another stream; give the function that keeps its pieces, until another one begins."""
@@ -79,33 +93,42 @@ class FlightRecorder:
         self._met = set(met)
         return [f"{text}: {why}" for text, why in met.items()]
 
-    def settle(self, now_ns: int, *, over: bool = False) -> tuple[list[str], list[str]]:
-        """Write what is due, and remove old packets; list the captures written, and problems that are new.
+    def settle(self, now_ns: int, *, over: bool = False) -> tuple[Saved | None, list[str]]:
+        """Write what is due, and remove old packets; give the capture written, and problems that are new.
 
         Raises UsageError if the stream is none that can be kept.
         """
-        written, problems = list[str](), list[str]()
-        if self.ring is None or self._moments is None:
-            return written, problems
+        saved, problems = None, list[str]()
+        if self.ring is None:
+            return saved, problems
         try:
-            if saved := self._moments.write_due(now_ns, over=over):
-                written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
+            saved = self._moments.write_due(now_ns, over=over) if self._moments else None
         except RecordingError as error:
             problems.append(str(error))
         with self.ring.lock:
             try:
-                self.ring.expire(now_ns, self._moments.held_ns)
+                self.ring.expire(now_ns, self._moments.held_ns if self._moments else 1 << 62)
             except OSError as error:
                 problems.append(f"old packets are not removed: {error.strerror}")
             lost, self._lost_packets = self._lost_packets, self.ring.lost_packets
             if self.ring.error and lost < self._lost_packets:
                 problems.append(f"packets are not kept: {self.ring.error.strerror}")
-            if isinstance(self._broken, UsageError):
+            if isinstance(self._broken, UsageError) and self._moments:
                 raise UsageError(f"--trigger needs a stream that can be kept: {self._broken}")
             if self._broken:
                 problems.append(f"the rest of the packets is not kept: {self._broken}")
         told, self._told = self._told, problems
-        return written, [one for one in problems if one not in told]
+        return saved, [one for one in problems if one not in told]
+
+    def write_between(self, from_ns: int, to_ns: int, out: IO[bytes]) -> int:
+        """Write packets of that time, and give their number. Raises OSError and RecordingError."""
+        if self.ring is None:
+            raise RecordingError("no packets are kept")
+        with self.ring.lock:
+            excerpt = self.ring.select(from_ns, to_ns, ())
+        with closing(excerpt):
+            out.writelines(excerpt.list_pieces())
+        return excerpt.packets
 
     def measure(self) -> tuple[int | None, int]:
         """Measure the ring in bytes, None without one, and count the packets that could not be written."""

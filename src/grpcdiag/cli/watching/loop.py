@@ -10,13 +10,29 @@ from typing import Self
 
 from ...analyzer.decode.errors import CaptureError
 from ...analyzer.decode.runner import DecodeOptions
-from ...analyzer.intervals import RATES_S, SPANS_S, Interval, list_findings, measure_methods
+from ...analyzer.intervals import (
+    RATES_S,
+    SPANS_S,
+    CallFigures,
+    ConnectionSamples,
+    FindingsLog,
+    Interval,
+    Totals,
+    list_calls,
+    measure_methods,
+)
 from ...capture import command
 from ...capture.errors import RecordingError
+from ...reports import openmetrics
+from .call_timeline import draw_call
+from .errands import Errands
 from .feed import Feed
 from .flight_recorder import FlightRecorder
-from .options import Options
-from .screen import Screen
+from .gate import Gate
+from .hints import Hints
+from .metrics import Metrics
+from .options import STDIN, Options
+from .screen import Lines, Screen, View
 
 STEPS, STEP_S = 5, 0.2
 """Looks at the keyboard in an interval, and the time between them."""
@@ -27,23 +43,41 @@ DELAY_NS = 1_500_000_000
 class Watch:
     """Everything that runs while packets are watched."""
 
-    def __init__(self, options: Options, chosen: DecodeOptions) -> None:
-        """`chosen` is how packets are decoded."""
-        self._options, self._chosen = options, chosen
+    def __init__(self, options: Options, chosen: DecodeOptions, hints: Hints) -> None:
+        """`chosen` is how packets are decoded; `hints` say where packets may be when there are none here."""
+        self._options, self._chosen, self._hints = options, chosen, hints
         self._user = command.choose_user(None)
         self._stack = ExitStack()
         self._written: list[str] = []
         self._problems: list[str] = []
+        self._samples, self._findings, self._totals = ConnectionSamples(), FindingsLog(), Totals()
+        self._before = (0, 0)
+        """Packets of earlier streams: read, and dropped."""
+        self.gate = Gate(options)
+        """What fails the command."""
 
     def __enter__(self) -> Self:
-        """Begin to read, and take the terminal. Raises RecordingError."""
+        """Begin to read. Raises RecordingError."""
+        options = self._options
         with ExitStack() as stack:
-            self._recorder = stack.enter_context(closing(FlightRecorder(self._options, self._user)))
+            self._metrics = stack.enter_context(Metrics(options.metrics)) if options.metrics else None
+            self._recorder = stack.enter_context(closing(FlightRecorder(options, self._user)))
+            self._errands = Errands(self._user, options.hook)
             self._feed = self._begin()
             stack.callback(lambda: self._feed.close())
-            self._screen = stack.enter_context(Screen(self._options))
+            self._view = self._choose_view(stack)
             self._stack = stack.pop_all()
         return self
+
+    def _choose_view(self, stack: ExitStack) -> View:
+        """Take the terminal, if there is one."""
+        if self._options.as_json:
+            return Lines()
+        if self._options.has_keyboard:
+            from .keyboard import Keyboard  # textual may not be installed
+
+            return stack.enter_context(Keyboard(self._options))
+        return stack.enter_context(Screen(self._options))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -51,75 +85,104 @@ class Watch:
         """Give the terminal back, and end the stream."""
         self._stack.close()
 
-    def _begin(self) -> Feed:
-        return Feed(self._options, self._chosen, self._user, self._recorder, max(SPANS_S))
+    def _begin(self, *, again: bool = False) -> Feed:
+        return Feed(self._options, self._chosen, self._user, self._recorder, max(SPANS_S), again=again)
 
     def run(self) -> None:
-        """Report each interval until the stream or the user ends it. Raises CaptureError."""
-        going = True
+        """Report each interval until the time, the stream or the user ends it. Raises CaptureError."""
         try:
-            while going:
-                going = self._read()
-                ended = going and self._feed.live.is_over
-                if ended:
-                    why = self._feed.words or "no message"
-                    self._problems.append(f"recording ended: {why}; it begins again when it can")
-                self._report(over=not going)
-                going = self._begin_again() if ended else going
+            self._view.run(self._loop, lambda call, width: self._draw_call(call, width))
         except KeyboardInterrupt:
             self._settle(time.time_ns(), over=True)
-            self._screen.note([*self._written, *self._problems])
             raise
         except CaptureError as error:  # which names the pipe
             raise CaptureError(re.sub(r"^/dev/fd/\d+", self._options.source, str(error))) from None
+        finally:
+            self._problems += self._errands.finish()
+            self._view.note([*self._written, *self._problems])
+
+    def _loop(self) -> None:
+        seconds = self._options.seconds
+        self._until = None if seconds is None else time.monotonic() + seconds
+        going = True
+        while going:
+            going = self._read()
+            ended = going and self._feed.live.is_over
+            if ended:
+                why = self._feed.words or ("no message" if self._options.interface else "the sender closed the stream")
+                self._problems.append(f"recording ended: {why}; it begins again when it can")
+            self._report(over=not going)
+            going = self._begin_again() if ended else going
+
+    def _is_asked_to_end(self) -> bool:
+        is_late = self._until is not None and time.monotonic() >= self._until
+        return is_late or self._view.is_asked_to_end()
 
     def _read(self) -> bool:
-        """Read for an interval; False when the user, or the stream on standard input, has ended."""
+        """Read for an interval; False when the user, the time, or the stream on standard input has ended."""
         for _ in range(STEPS):
             if not self._feed.live.read(STEP_S):
-                return bool(self._options.interface)
-            if self._screen.is_asked_to_end():
+                return self._options.stream != STDIN
+            if self._is_asked_to_end():
                 return False
         return True
 
     def _begin_again(self) -> bool:
-        """Wait for tcpdump to record again, as after its interface went away; False when the user does not."""
+        """Wait for packets to come again, as after the interface went away; False when the user does not."""
+        began = time.monotonic()
+        self._before = (self._before[0] + self._feed.live.state().packets, self._before[1] + (self._feed.dropped or 0))
         self._feed.close()
-        while not self._screen.is_asked_to_end():
+        while not self._is_asked_to_end():
             self._settle(time.time_ns(), over=False)
             try:
-                self._feed = self._begin()
-            except RecordingError:
+                self._feed = self._begin(again=True)
+            except (RecordingError, OSError):
                 time.sleep(STEP_S * STEPS)
                 continue
-            self._problems.append("recording goes on")
+            gap = f"packets of {time.monotonic() - began:,.1f} s before are missing"
+            self._problems.append(f"recording goes on: {gap}")
             return True
+        self._settle(time.time_ns(), over=True)
         return False
 
     def _settle(self, now_ns: int, *, over: bool) -> None:
         """Write what is due; the next report says so."""
-        written, problems = self._recorder.settle(now_ns, over=over)
-        self._written += written
-        self._problems += problems
+        saved, problems = self._recorder.settle(now_ns, over=over)
+        if saved:
+            self._written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
+            self._totals.captures += 1
+            self._errands.begin(saved)
+        self._problems += [*problems, *self._errands.take_news()]
 
     def _report(self, *, over: bool) -> None:
         live = self._feed.live
         now_ns = time.time_ns()
         live.cut(now_ns - DELAY_NS if self._options.interface else None)
         windows = {span: live.window(span) for span in SPANS_S}
-        recent = windows[RATES_S]
+        piece, recent = windows[SPANS_S[0]], windows[RATES_S]
         if not self._options.interface:  # it may have been recorded long ago
             now_ns = recent.end_ns
         analysis, packets = recent.analyze(), live.state().packets
+        self._samples.add(piece)
+        self._totals.add(piece)
         met = self._recorder.judge(now_ns, packets, recent, analysis)
+        self.gate.judge(analysis, met)
         self._settle(now_ns, over=over)
+        self._problems += self._hints.list(packets)
         ring_bytes, lost = self._recorder.measure()
+        connections, more = self._samples.measure(windows)
+        findings, dropped = self._findings.take(analysis, now_ns), self._feed.count_dropped()
+        self._totals.note_findings(findings, now_ns)
         interval = Interval(
             time_ns=now_ns,
-            packets=packets,
-            dropped_packets=self._feed.count_dropped(),
+            packets=self._before[0] + packets,
+            dropped_packets=None if dropped is None else self._before[1] + dropped,
             methods=measure_methods(windows),
-            findings=list_findings(analysis),
+            findings=findings,
+            connections=connections,
+            more_connections=more,
+            calls=list_calls(windows[SPANS_S[-1]]),
+            gone=self._findings.list_gone(),
             met=tuple(met),
             ring_bytes=ring_bytes,
             ring_lost_packets=lost,
@@ -128,4 +191,9 @@ class Watch:
             problems=tuple(self._problems),
         )
         self._written, self._problems = [], []
-        self._screen.show(interval)
+        self._view.show(interval)
+        if self._metrics:
+            self._metrics.show(openmetrics.render_live(interval, self._totals))
+
+    def _draw_call(self, call: CallFigures, width: int) -> str:
+        return draw_call(self._recorder, call, self._chosen, width)

@@ -1,4 +1,4 @@
-"""The screen of `grpcdiag watch`, or its lines of JSON, and its keyboard."""
+"""The screen of `grpcdiag watch` without a library for keyboards, and its lines of JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,74 @@ import select
 import sys
 import termios
 import tty
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from ...analyzer.intervals import Interval
+from ...analyzer.intervals import CallFigures, Interval
 from ...reports import live_view
 from ..support.messages import say
 from .options import Options
+
+DrawCall = Callable[[CallFigures, int], str]
+"""Draws the timeline of a call, so many columns wide."""
+
+
+class View(Protocol):
+    """Where intervals are shown."""
+
+    def show(self, interval: Interval) -> None:
+        """Show an interval."""
+
+    def note(self, messages: list[str]) -> None:
+        """Keep messages that no interval shows any more."""
+
+    def is_asked_to_end(self) -> bool:
+        """Say whether the user wants to end it."""
+
+    def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
+        """Run the loop that makes the intervals to its end."""
+
+
+class Lines:
+    """Writes intervals as lines of JSON."""
+
+    def show(self, interval: Interval) -> None:
+        """Write a line."""
+        sys.stdout.write(live_view.render_json(interval))
+        sys.stdout.flush()
+
+    def note(self, messages: list[str]) -> None:
+        """Say them on standard error: no line will have them."""
+        for message in messages:
+            say(message)
+
+    def is_asked_to_end(self) -> bool:
+        """There is no keyboard."""
+        return False
+
+    def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
+        """Run the loop."""
+        loop()
+
+
+class Messages:
+    """The last messages: a screen shows them, and they are said again when it is gone."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """With `quiet` they are shown only."""
+        self.last: list[str] = []
+        self._quiet = quiet
+
+    def add(self, messages: list[str]) -> None:
+        """Keep the last ones."""
+        self.last = [*self.last, *messages][-live_view.MOST_MESSAGES :]
+
+    def say(self) -> None:
+        """Say them on standard error."""
+        for message in () if self._quiet else self.last:
+            say(message)
 
 
 class Screen:
@@ -24,12 +84,10 @@ class Screen:
         """Nothing is shown before it is entered."""
         self._options = options
         self._stack = ExitStack()
-        self._messages: list[str] = []
+        self._messages = Messages(quiet=options.quiet)
 
     def __enter__(self) -> Self:
         """Take the terminal: another screen, and keys without Enter."""
-        if self._options.as_json:
-            return self
         from rich.console import Console
         from rich.live import Live
 
@@ -45,29 +103,27 @@ class Screen:
     ) -> None:
         """Give the terminal back, and say there what was said on the screen."""
         self._stack.close()
-        for message in () if self._options.quiet else self._messages:
-            say(message)
+        self._messages.say()
 
     def show(self, interval: Interval) -> None:
         """Show an interval."""
-        if self._options.as_json:
-            sys.stdout.write(live_view.render_json(interval))
-            sys.stdout.flush()
-            return
         self.note([*interval.written, *interval.problems])
-        screen = live_view.render_screen(interval, self._options.source, self._messages)
+        screen = live_view.render_screen(interval, self._options.source, self._messages.last)
         self._live.update(screen, refresh=True)
 
     def note(self, messages: list[str]) -> None:
         """Keep messages for the screen, and for its end."""
-        self._messages += messages
-        del self._messages[: -live_view.MOST_MESSAGES]
+        self._messages.add(messages)
 
     def is_asked_to_end(self) -> bool:
         """Say whether q was pressed."""
-        if self._options.as_json or not sys.stdin.isatty():
+        if not sys.stdin.isatty():
             return False
         asked = False
         while select.select([0], [], [], 0)[0] and (key := os.read(0, 1)):
             asked |= key in (b"q", b"Q")
         return asked
+
+    def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
+        """Run the loop."""
+        loop()
