@@ -84,7 +84,7 @@ class Ring:
         self.lost_packets = 0
         """Packets that could not be written."""
         self.error: OSError | None = None
-        """Why the last packets could not be written; None if they were."""
+        """Why the last of them could not be."""
         self._folder = folder
         self._keep = keep
         self._format: Format | None = None
@@ -146,7 +146,6 @@ class Ring:
         """Write whole packets; the oldest files make room, also on a full disk. Otherwise the packets are lost."""
         if self._descriptor >= 0 and self._is_full(batch):
             self._close()
-        self.error = None
         try:
             self._free(self.size + HEADER + batch.bytes - self._keep.bytes)
             try:

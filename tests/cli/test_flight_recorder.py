@@ -105,6 +105,7 @@ def test_problems_are_told_at_once_and_not_again_each_second(tmp_path: Path, mon
                 patch.setattr(os, "pwrite", fail)
                 keep(recorder, data)
                 assert recorder.settle(0)[1] == ["packets are not kept: Read-only file system"]
+                keep(recorder, data)
                 assert recorder.settle(0)[1] == []
             keep(recorder, data)
             assert recorder.settle(0)[1] == []

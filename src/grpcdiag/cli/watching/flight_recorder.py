@@ -44,6 +44,7 @@ class FlightRecorder:
         self._broken: RecordingError | None = None
         """Why it takes no more of that."""
         self._told: list[str] = []
+        self._lost_packets = 0
         self._stack = ExitStack()
         has_triggers = options.folder is not None and bool(options.triggers)
         if not has_triggers and not options.has_keyboard:
@@ -109,7 +110,8 @@ class FlightRecorder:
                 self.ring.expire(now_ns, self._moments.held_ns if self._moments else 1 << 62)
             except OSError as error:
                 problems.append(f"old packets are not removed: {error.strerror}")
-            if self.ring.error:
+            lost, self._lost_packets = self._lost_packets, self.ring.lost_packets
+            if self.ring.error and lost < self._lost_packets:
                 problems.append(f"packets are not kept: {self.ring.error.strerror}")
             if isinstance(self._broken, UsageError) and self._moments:
                 raise UsageError(f"--trigger needs a stream that can be kept: {self._broken}")
