@@ -90,8 +90,8 @@ def report(target: str, most: int | None = 10) -> Report:
     with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
         _create_views(database, files)
         row = database.execute(
-            f"SELECT count(DISTINCT {SERIES}), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
-            "sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
+            f"SELECT count(DISTINCT {SERIES}), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), "
+            "max(last_time_ns), sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
         ).fetchone()
         slots = tuple(_read_slots(database))
         query = f"SELECT sum(failed_rpcs)::BIGINT, {sums.budget()} FROM t"

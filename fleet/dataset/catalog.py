@@ -127,6 +127,12 @@ def committed(dataset: str) -> dict[str, Committed]:
     return found
 
 
+def markers_of(dataset: str, recording: str) -> list[str]:
+    """List the markers of a recording, also those that runs left which were killed. Raises StoreError."""
+    urls = store.matching(f"{dataset.rstrip('/')}/{MARKERS}/{recording}.*.json")
+    return [url for url in urls if named(url).recording == recording]
+
+
 def named(url: str) -> Committed:
     """Read the name of a marker."""
     stem = url.rpartition("/")[2].removesuffix(".json")

@@ -133,7 +133,10 @@ def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) 
     state = None
     if leaves and read.state and leaves.part.id == marker.recording:
         state = heads.write_state(task.dataset, f"{marker.recording}.{marker.version}", read.state)
-    url = catalog.commit(task.dataset, marker, task.older)
+    older = task.older
+    if before:
+        older = (*older, *catalog.markers_of(task.dataset, marker.recording))
+    url = catalog.commit(task.dataset, marker, older)
     if not leaves or (read.is_decrypted and not before and not task.state):
         return  # keys are not saved: all files are read again with the next one
     failed = {one.file: leaves.files[one.file] for one in marker.left_out if one.file in leaves.files}

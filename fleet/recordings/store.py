@@ -342,6 +342,15 @@ def names(url: str) -> list[str]:
         return []
 
 
+def matching(pattern: str) -> list[str]:
+    """List the URLs of files that match a pattern. Raises StoreError."""
+    system, path = opened(pattern)
+    try:
+        return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.glob(path), pattern))
+    except FileNotFoundError:
+        return []
+
+
 def read(urls: Sequence[str]) -> dict[str, bytes]:
     """Read small files of one store. Raises StoreError."""
     if not urls:

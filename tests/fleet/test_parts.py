@@ -113,6 +113,22 @@ def test_a_last_file_that_grew_is_read_from_its_beginning(tmp_path: Path) -> Non
     assert len(markers(Path(growing.dataset))) == 3
 
 
+def test_a_run_that_was_killed_before_its_head_does_its_part_again(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
+    growing.add(0)
+    growing.analyze(code=fleet_code(growing))
+    (head,) = (Path(growing.dataset) / "_series").glob("*.json")
+    before = head.read_bytes()
+    growing.add(1)
+    growing.analyze()
+    head.write_bytes(before)
+    for number in (2, 3):
+        growing.add(number)
+        growing.analyze()
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert len(markers(Path(growing.dataset))) == 3
+
+
 def test_a_file_that_came_late_is_read_alone_and_the_others_go_on(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
     growing.add(0)
@@ -126,8 +142,9 @@ def test_a_file_that_came_late_is_read_alone_and_the_others_go_on(tmp_path: Path
     growing.add(3)
     assert growing.planned().size == growing.pieces[3].stat().st_size
     growing.analyze()
-    starts = [row[2] for row in growing.rows()]
-    assert len(set(starts)) == len(starts) or growing.rows() != []
+    calls = [(row[0], row[2]) for row in growing.rows() if row[5]]
+    assert calls and len(set(calls)) == len(calls)
+    assert set(calls) <= {(row[0], row[2]) for row in whole(tmp_path / "whole", "impl-go.pcap")}
 
 
 def test_what_could_not_be_read_is_tried_again_when_it_changes_or_on_demand(tmp_path: Path) -> None:
