@@ -23,6 +23,7 @@ __all__ = [
     "Live",
     "MemoryLimitError",
     "ProcessRecord",
+    "RowWriter",
     "Run",
     "Scrubbing",
     "SpillError",
@@ -65,6 +66,7 @@ class Run:
         messages: bool = False,
         packets: bool = False,
         rpc_rows: bool = False,
+        sorts_rpcs: bool = False,
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,
@@ -166,3 +168,11 @@ class Annotating:
     def bytes_read(self) -> int: ...
     @property
     def counts(self) -> tuple[int, int, int]: ...
+
+@final
+class RowWriter:
+    def __new__(
+        cls, format: str, metadata: list[tuple[str, str]] = ..., fields: dict[str, dict[str, str]] = ...
+    ) -> RowWriter: ...
+    def write(self, columns: list[tuple[str, Any, list[str | None] | None, bool, int | None]]) -> bytes: ...
+    def finish(self) -> bytes: ...

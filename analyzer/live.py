@@ -53,6 +53,8 @@ class Window(Struct, frozen=True, eq=False):
     """When its last piece ended; 0 before the first packet of the stream."""
     first_packet: int
     """Number of the first packet that it may have."""
+    missing: int
+    """Pieces in front that were asked for, and for which there was no room."""
 
     @property
     def seconds(self) -> float:
@@ -61,6 +63,11 @@ class Window(Struct, frozen=True, eq=False):
 
     def analyze(self, notes: tuple[str, ...] = ()) -> Analysis:
         """Run the detectors; `notes` are warnings about the capture. Without RPCs it describes the connections."""
+        if self.missing:
+            notes = (
+                *notes,
+                f"the first {self.missing:,} pieces of the window are left out: the others take all the room",
+            )
         try:
             return of_tables(self.tables, notes=notes)
         except NoGrpcError as error:
@@ -118,7 +125,7 @@ class LiveCapture:
         found = self._core.window(pieces)
         if found is None:
             raise ValueError("no piece was cut")
-        return Window(tables_of(found), found["begin_ns"], found["end_ns"], found["first_packet"])
+        return Window(tables_of(found), found["begin_ns"], found["end_ns"], found["first_packet"], found["missing"])
 
     def state(self) -> LiveState:
         """Count what is kept."""

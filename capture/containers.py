@@ -33,36 +33,44 @@ def find(text: str, root: str = "/") -> int:
     """Find a process of a running container by a name, or by an id or its first digits. Raises UsageError."""
     named = {id_ for id_, names in _list_named(Path(root)) if text in names}
     short = re.fullmatch(rf"[0-9a-f]{{{LEAST_ID},}}", text) is not None
-    found = {
-        id_: pid
-        for id_, pid in _list_running(Path(root))
-        if id_ in named or (short and not named and _ID.fullmatch(id_) and id_.startswith(text))
-    }
-    spaces = {_identify_namespace(root, pid): pid for pid in found.values()}
+    spaces: dict[int, tuple[int, str]] = {}
+    for id_, pid in _list_running(Path(root)):
+        if id_ in named or (short and _ID.fullmatch(id_) and id_.startswith(text)):
+            spaces.setdefault(_identify_namespace(root, pid), (pid, id_))
+    if len(spaces) > 1:
+        spaces.pop(0, None)
     if len(spaces) > 1:  # the containers of one pod share theirs
-        raise UsageError(f"--container {text}: several containers: {', '.join(sorted(id_[:12] for id_ in found))}")
+        listed = ", ".join(f"{id_[:12]} (process {pid})" for pid, id_ in sorted(spaces.values()))
+        raise UsageError(
+            f"--container {text}: several network namespaces: {listed}: give --netns /proc/PID/ns/net of one"
+        )
     if not spaces:
         why = "it is known, but none of its processes is visible here" if named else "no such name or id is known here"
         raise UsageError(
             f"--container {text}: {why}: give --netns /proc/PID/ns/net with the PID of one of its processes"
         )
-    return spaces.popitem()[1]
+    return spaces.popitem()[1][0]
 
 
 def _identify_namespace(root: str, pid: int) -> int:
+    """Identify the network namespace of a process; 0 if it has ended, or is another user's: entering reports that."""
     try:
         return Path(root, f"proc/{pid}/ns/net").stat().st_ino
-    except OSError:  # it has ended, or it is somebody else's: entering reports that
-        return -pid
+    except OSError:
+        return 0
 
 
 def _list_running(root: Path) -> Iterator[tuple[str, int]]:
-    """List ids in the names of cgroups, each with a process: the names of cgroups have them, whatever the runtime."""
-    pids = sorted(int(one.name) for one in (root / "proc").iterdir() if one.name.isdigit())
-    for pid in reversed(pids):  # the first process of a container comes last and counts
+    """List ids in the names of cgroups, each with a process: the names of cgroups have them, whatever the runtime.
+
+    Below user.slice users make cgroups with any name, so an id there identifies no container.
+    """
+    for pid in sorted(int(one.name) for one in (root / "proc").iterdir() if one.name.isdigit()):
         for line in (tools.read(str(root / f"proc/{pid}/cgroup")) or "").splitlines():
             path = line.split(":", 2)[-1]
-            yield from ((id_, pid) for id_ in _ID.findall(path))
+            if "user.slice" in path.split("/"):
+                continue
+            yield from ((id_, pid) for id_ in _ID.findall(path)[-1:])  # the last one is of the innermost container
             yield path.rpartition("/")[2], pid  # of containerd's other clients, who choose their ids
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analyzer.sidecar.names import KEYS_SUFFIX, PROCESSES_SUFFIX, SAMPLES_SUFFIX, SUFFIX, encode_description
-from ..files.atomic_file import Part, begin, random_name, random_part
+from ..files.atomic_file import PRIVATE, Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
 from ..files.rights import Rights
 from .errors import RecordingError, UsageError
@@ -134,7 +134,7 @@ class Output:
 
     def keys(self) -> tuple[int, str]:
         """Make a new file for TLS secrets that the command can write; give its path, too. Raises OSError."""
-        self._keys = self._part(self.unfinished + KEYS_SUFFIX)
+        self._keys = self._part(self.unfinished + KEYS_SUFFIX, PRIVATE)
         path = self._locate(self._keys.name)
         with Rights(self._user).taken():
             os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
@@ -173,9 +173,10 @@ class Output:
         self._side.remove()
         self._side = new
 
-    def _part(self, name: str) -> Part:
-        part = Part(self._place.folder, name, self.mode)
-        os.fchmod(part.descriptor, self.mode)
+    def _part(self, name: str, mode: int | None = None) -> Part:
+        mode = self.mode if mode is None else mode
+        part = Part(self._place.folder, name, mode)
+        os.fchmod(part.descriptor, mode)
         self._parts.append(part)
         return part
 

@@ -103,8 +103,9 @@ class Recording:
         except OSError as error:
             raise UsageError(f"cannot write {self.plan.output}: {error.strerror}") from None
         if self._output is None or self._output.device:
-            self._relay = Relay(stdout)
-            stdout = self._relay.source
+            source, target = os.pipe()
+            self._relay = Relay(source, stdout)
+            stdout = target
         try:
             self._words = self._line(where, stay_root=os.geteuid() == 0 and user is None)
             running = Tcpdump(self._words, stdout, user=user, mode=self.plan.mode)

@@ -1,14 +1,81 @@
-"""Check the file that tcpdump wrote: whether it has every packet, and whether all are complete."""
+"""Read the packets of pcap files and streams as tcpdump writes them: how many are whole, and from when to when."""
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from dataclasses import dataclass
 
+from .errors import RecordingError, UsageError
+
+HEADER = 24
+"""Size in bytes of a pcap file without packets."""
 _RECORD = 16
-_MAGICS = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
+"""Size in bytes of the header of a packet."""
+_MOST_PACKET = 262_144
+"""tcpdump's largest snaplen."""
+_PIECE = 1 << 20
+_FORMATS = {
+    struct.pack(f"{order}I", magic): (order, tick_ns)
+    for order in "<>"
+    for magic, tick_ns in ((0xA1B2C3D4, 1000), (0xA1B23C4D, 1))
+}
+"""Byte order and nanoseconds per unit of time, by the first bytes of a file."""
+
+
+@dataclass
+class Packets:
+    """Packets that follow each other."""
+
+    packets: int = 0
+    bytes: int = 0
+    first_ns: int = 1 << 62
+    last_ns: int = 0
+
+    def extend(self, other: Packets) -> None:
+        """Count more packets."""
+        self.packets += other.packets
+        self.bytes += other.bytes
+        self.first_ns = min(self.first_ns, other.first_ns)
+        self.last_ns = max(self.last_ns, other.last_ns)
+
+
+class Format:
+    """How a pcap file writes numbers and times."""
+
+    def __init__(self, header: bytes) -> None:
+        """`header` is the beginning of the file. Raises UsageError for what is no pcap."""
+        found = _FORMATS.get(header[:4])
+        if found is None:
+            raise UsageError("this is no pcap, as `tcpdump -w -` and `dumpcap -P -w -` write it")
+        order, self._tick_ns = found
+        self._length, self._time = struct.Struct(f"{order}I"), struct.Struct(f"{order}II")
+
+    def measure(self, data: bytes) -> Packets:
+        """Measure the whole packets at the beginning; times are those of the first and of the last one.
+
+        This runs for every packet, so it reads only lengths.
+        """
+        unpack, end, at, last, packets = self._length.unpack_from, len(data) - _RECORD, 0, 0, 0
+        while at <= end:
+            (length,) = unpack(data, at + 8)
+            after = at + _RECORD + length
+            if length > _MOST_PACKET or after > end + _RECORD:
+                break
+            last, at, packets = at, after, packets + 1
+        if not packets:
+            return Packets()
+        times = (self._read_time(data, 0), self._read_time(data, last))
+        return Packets(packets, at, min(times), max(times))
+
+    def _read_time(self, data: bytes, at: int) -> int:
+        seconds, ticks = self._time.unpack_from(data, at)
+        return int(seconds) * 1_000_000_000 + int(ticks) * self._tick_ns
+
+    def check(self, data: bytes) -> None:
+        """Raise RecordingError if a packet begins there that is longer than any."""
+        if len(data) >= _RECORD and (length := self._length.unpack_from(data, 8)[0]) > _MOST_PACKET:
+            raise RecordingError(f"the stream is damaged: a packet of {length:,} bytes")
 
 
 @dataclass(frozen=True)
@@ -21,24 +88,28 @@ class Written:
     """Byte at which an incomplete last packet begins; None if all packets are complete."""
 
 
-HEADER = 24
-"""Size in bytes of a pcap file without packets."""
-
-
 def look(descriptor: int) -> Written:
-    """Read the records of an open pcap file as tcpdump writes it. Raises OSError."""
-    size = os.fstat(descriptor).st_size
-    if size < HEADER:
+    """Read the packets of an open pcap file. Raises OSError."""
+    try:
+        found, size = measure_file(descriptor)
+    except UsageError:
         return Written(0, 0)
-    with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as data:
-        order = _MAGICS.get(data[:4])
-        if order is None:
-            return Written(0, 0)
-        lengths = struct.Struct(order + "I")
-        at, packets = HEADER, 0
-        while at + _RECORD <= size:
-            after = at + _RECORD + lengths.unpack_from(data, at + 8)[0]
-            if after > size:
-                break
-            at, packets = after, packets + 1
-        return Written(packets, None if at == size else at)
+    return Written(found.packets, None if HEADER + found.bytes == size else HEADER + found.bytes)
+
+
+def measure_file(descriptor: int) -> tuple[Packets, int]:
+    """Measure the whole packets of an open pcap file, and its size. Raises OSError, and UsageError for other files.
+
+    It is not mapped: whoever may write it could shorten it meanwhile, which would end this process.
+    """
+    header = os.pread(descriptor, HEADER, 0)
+    found, form, rest, at = Packets(), Format(header if len(header) == HEADER else b""), b"", HEADER
+    while piece := os.pread(descriptor, _PIECE, at):
+        at += len(piece)
+        data = rest + piece
+        batch = form.measure(data)
+        found.extend(batch)
+        rest = data[batch.bytes :]
+        if len(rest) > _RECORD + _MOST_PACKET:  # no packet begins there
+            break
+    return found, os.fstat(descriptor).st_size

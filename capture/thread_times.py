@@ -31,8 +31,11 @@ class ThreadTimes:
         self._has_more = False
 
     def look(self) -> None:
-        """Add what the threads did since the last look."""
+        """Add what the threads did since the last look; with too many of them nothing is counted any more."""
+        if self._has_more:
+            return
         self._quota.look()
+        self._quota.throttled.clear()  # only their sum is used
         found: dict[int, tuple[int, int]] = {}
         for thread, place in _list_threads(self._pid):
             if len(found) == MOST_THREADS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -11,18 +12,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.decode.decode import decode, stream
 from grpcdiag.analyzer.tables import Table, Tables
 from grpcdiag.cli import of_arguments
+from grpcdiag.reports.tables.frame import Frame
+from grpcdiag.reports.tables.writing import write_rows
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED = REPOSITORY / "fixtures" / "recorded"
@@ -200,6 +204,13 @@ def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | 
     outcome = Outcome(done.returncode, done.stdout, done.stderr.decode())
     assert "Traceback" not in outcome.err, outcome.err
     return outcome
+
+
+def as_polars(pieces: Iterable[Frame], table: str = "rpcs") -> pl.DataFrame:
+    """Rows as a reader of Parquet sees them."""
+    out = io.BytesIO()
+    write_rows(pieces, "parquet", out, table)
+    return pl.read_parquet(io.BytesIO(out.getvalue()))
 
 
 def run_here(*arguments: str, charset: str = "utf-8", env: dict[str, str] | None = None) -> Outcome:

@@ -47,6 +47,7 @@ ARROWS = {
         "tls",
     },
     "processes": {"limits"},
+    "rows": set(),
     "python": {
         "capture_file",
         "connection",
@@ -55,6 +56,7 @@ ARROWS = {
         "http2/observe",
         "limits",
         "processes",
+        "rows",
         "run",
         "scrub",
         "store",

@@ -83,7 +83,7 @@ class _Reader(threading.Thread):
             self._give(_Read({}, {}, [], [], error=error))
 
     def _read(self) -> None:
-        run = _core.Run(self._paths, rpc_rows=True, **self._how)
+        run = _core.Run(self._paths, rpc_rows=True, sorts_rpcs=True, **self._how)
         self.total = run.bytes_total
         known = errors_known = 0
         more, first = True, None

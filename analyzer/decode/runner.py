@@ -30,7 +30,7 @@ KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than the core keeps."""
 
 PATIENCE_S = 0.1
-"""Seconds between two checks of progress and signals; signals wake no thread after polars is imported."""
+"""Seconds between two checks of progress and signals."""
 
 
 STOP_S = 1.0

@@ -150,7 +150,7 @@ def _describe_error(tables: Tables, connection: int) -> str:
     first, *_ = names = [(_icmp.name_reporter(tables, error), _icmp.name_error(tables, error)) for error in errors]
     if first[0] == tables.addresses[int(tables.connections.server_ip[connection])]:
         return f"answered the SYN with {first[1]}"
-    return "did not answer the SYN, but " + " and ".join(f"{reporter} did: {named}" for reporter, named in names)
+    return "did not answer the SYN; " + " and ".join(f"{reporter} reports {named}" for reporter, named in names)
 
 
 def list_ends(tables: Tables, connections: Ints, most: int = 3) -> str:

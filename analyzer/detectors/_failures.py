@@ -242,10 +242,10 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             what = "END_STREAM without trailers"
         case "server_reset":
             what = f"RST_STREAM {error_name(code)} from the server"
-        case "client_deadline" if rows.reset_by[place] != 0:
-            return "a response that came after its grpc-timeout"
         case "client_deadline":
-            return f"RST_STREAM {error_name(code)} from the client after its grpc-timeout"
+            ended = {NOBODY: "a response that came", NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
+            sender = "server" if rows.reset_by[place] else "client"
+            return f"{ended or f'RST_STREAM {error_name(code)} from the {sender}'} after its grpc-timeout"
         case "client_reset":
             return f"RST_STREAM {error_name(code)} from the client"
         case "connection":

@@ -112,6 +112,7 @@ def make_metrics(found: Processes, waited: Waited) -> dict[str, int | float | st
     parts = {f"{part}_ns": ns for part, ns in zip(PARTS, waited.parts.tolist(), strict=True)}
     share = round(waited.share, 4)
     figures: dict[str, int | float | str] = {
+        "side": DIRECTIONS[waited.direction],
         "intervals": int(waited.chosen.sum()),
         "waited_ns": waited.total_ns,
         "waited_share": share,

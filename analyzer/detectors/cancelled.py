@@ -152,8 +152,8 @@ def _describe_unsent(tables: Tables, rows: Failed) -> str:
         return ""
     deadlines = milliseconds(float(np.median(unsent.deadline_ns)))
     return (
-        f" {len(unsent):,} of them were reset in the packet that began them: they had waited in the client, and their "
-        f"deadline of {deadlines} may have passed there."
+        f" {len(unsent):,} of them were reset in the packet that began them: the client gave up before or as it sent "
+        f"them. If they had waited there, their deadline of {deadlines} may have passed."
     )
 
 

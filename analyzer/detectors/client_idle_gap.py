@@ -61,6 +61,7 @@ ID = "client-idle-gap"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     figure=_figures.blocked_time("client"),
+    side="client",
     caused_by=("cpu-quota", "processor-saturated", "lock-contention", "shared-connection"),
     whole_connections=True,
 )

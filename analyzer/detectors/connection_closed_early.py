@@ -53,6 +53,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -68,6 +69,15 @@ from . import _draining, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
+_Closer = Literal["client", "server", "unseen", "forgotten"]
+"""Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
+
+_CHECKS: dict[_Closer, str] = {
+    "client": "Check why the client closed it.",
+    "server": "Check whether the server stopped or a proxy closed it.",
+    "unseen": "Capture until it is closed.",
+    "forgotten": "Check whether a firewall or load balancer forgot it, or a host began anew.",
+}
 ID = "connection-closed-early"
 
 
@@ -238,10 +248,7 @@ def _describe_resets(tables: Tables, end: _End) -> str:
 def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
     if end.goaway < 0:
-        by_client = int(tables.connections.closed_by[end.connection]) == 0
-        return (
-            "Check why the client closed it." if by_client else "Check whether the server stopped or a proxy closed it."
-        )
+        return _CHECKS[_find_closer(tables, end.connection)]
     if int(tables.goaways.code[end.goaway]):
         return "See the sender's log."
     if end.drops:
@@ -259,8 +266,7 @@ def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severit
 
 def _describe_end(tables: Tables, end: _End) -> str:
     """Say how one connection ended."""
-    connections, by = tables.connections, int(tables.connections.closed_by[end.connection])
-    closer = _name_closer(tables, end.connection, by) if by < 2 else "its close is not in the capture"
+    connections, closer = tables.connections, _describe_closer(tables, end.connection)
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
@@ -274,15 +280,27 @@ def _describe_end(tables: Tables, end: _End) -> str:
     )
 
 
-def _name_closer(tables: Tables, connection: int, by: int) -> str:
-    """Say who closed a connection. A RST without ACK is no close, but of an end that does not know the connection."""
-    c, side = tables.closings, host(tables, connection, by)
+def _find_closer(tables: Tables, connection: int) -> _Closer:
+    """Find who closed a connection. A RST without ACK is no close, but of an end that does not know the connection."""
+    by = int(tables.connections.closed_by[connection])
+    if by > 1:
+        return "unseen"
+    c = tables.closings
     rows = np.flatnonzero((c.connection == connection) & (c.direction == by))
-    if not len(rows):
-        return f"{side} closed it"
-    first = rows[np.argmin(c.packet[rows])]
-    unknown = c.reset[first] and not c.acknowledges[first]
-    return f"a RST without ACK with the address of {side} ended it" if unknown else f"{side} closed it"
+    first = rows[np.argmin(c.packet[rows])] if len(rows) else None
+    forgotten = first is not None and c.reset[first] and not c.acknowledges[first]
+    return "forgotten" if forgotten else ("client", "server")[by]
+
+
+def _describe_closer(tables: Tables, connection: int) -> str:
+    side = host(tables, connection, min(int(tables.connections.closed_by[connection]), 1))
+    match _find_closer(tables, connection):
+        case "unseen":
+            return "its close is not in the capture"
+        case "forgotten":
+            return f"a RST without ACK with the address of {side} ended it"
+        case _:
+            return f"{side} closed it"
 
 
 def _name_code(tables: Tables, goaway: int) -> str:
@@ -292,14 +310,15 @@ def _name_code(tables: Tables, goaway: int) -> str:
 
 def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
     codes = [_name_code(tables, end.goaway) for end in ends if end.goaway >= 0]
+    closers = [_find_closer(tables, end.connection) for end in ends]
     return {
         "connections": len(ends),
         "lost_rpcs": len(lost),
         "rpcs": tables.rpc_count,
         "lost_share": len(lost) / tables.rpc_count,
         "lost_rpc_time_ns": total_ns(tables.rpcs.duration_ns[lost]),
-        "closed_by_server": sum(int(tables.connections.closed_by[end.connection]) == 1 for end in ends),
-        "closed_by_client": sum(int(tables.connections.closed_by[end.connection]) == 0 for end in ends),
+        "closed_by_server": closers.count("server"),
+        "closed_by_client": closers.count("client"),
         "without_goaway": sum(end.goaway < 0 for end in ends),
         "goaways": ", ".join(sorted(set(codes))[:5]),
     }
@@ -315,8 +334,9 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
         yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
     if end.lost:
         yield common.began(tables, end.lost[0])
-        by = ("client", "server", "capture")[int(tables.connections.closed_by[end.connection])]
-        yield common.ended(tables, end.lost[0], f"the connection, closed by the {by}, ends without a response")
+        closer = _find_closer(tables, end.connection)
+        closed = f", closed by the {closer}," if closer in ("client", "server") else ""
+        yield common.ended(tables, end.lost[0], f"the connection{closed} ends without a response")
 
 
 def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding:

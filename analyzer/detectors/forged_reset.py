@@ -82,6 +82,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         for row in np.flatnonzero(tables.closings.reset).tolist()
         if _resets.comes_from_elsewhere(tables, row) or _resets.goes_on(tables, row)
     ]
+    # what one proves, another may not: those with a TTL of their own come first, and stand alone
+    rows = [row for row in rows if _resets.comes_from_elsewhere(tables, row)] or rows
     if rows:
         yield _make_finding(tables, sorted(rows, key=lambda row: (-int(tables.closings.open_rpcs[row]), row)), limits)
 
@@ -95,11 +97,12 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
     logs = "that host's log" if sides == side else "these hosts' logs"
-    far = all(_resets.comes_from_elsewhere(tables, row) for row in rows)
+    far = _resets.comes_from_elsewhere(tables, first)
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     what = f"A device on the path sent {resets} in the name of {sides}"
     if not far:
-        what = f"{resets} in the name of {sides} reset a connection that goes on there"
+        goes_on = "a connection that goes on" if len(connections) == 1 else "connections that go on"
+        what = f"{resets} in the name of {sides} reset {goes_on} there"
     return Finding(
         id=ID,
         title=f"{resets} in the name of {sides} "

@@ -8,7 +8,7 @@ their FIN. The report says how long the silence was, and compares it with known 
 
 How it is decided
 -----------------
-No RPC was open during a silence. Then one of three things happened:
+Nothing was sent for a while. Then one of three things happened:
 
 - *No answer.* What was sent is retransmitted after three or more timeouts, and no packet of the peer comes any more.
 - *A RST* answers the first packet, and nothing else came from that side since the silence began. RPCs may be open then,
@@ -281,15 +281,23 @@ def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
     client = _shared.host(tables, cut.connection, 0)
     shorter = _shared.milliseconds(cut.silence_ns)
-    note = f"on {client}: below {shorter}; the server must permit PINGs without calls"
-    settings = (
+    note = f"on {client}: below {shorter}" + ("" if cut.was_open else "; the server must permit PINGs without calls")
+    always = (
         Remedy("grpc-go", "keepalive.ClientParameters{Time: ..., PermitWithoutStream: true}", note),
         Remedy("grpc-java", "keepAliveTime(...).keepAliveWithoutCalls(true)", note),
         Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS", note),
         Remedy("grpc-js", "grpc.keepalive_time_ms, grpc.keepalive_permit_without_calls", note),
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(...).keep_alive_while_idle(true)", note),
     )
-    own = _failures.seen_first(tables, (cut.connection,), 0, settings)
+    # a call that is open lets PINGs go without further settings
+    open_call = (
+        Remedy("grpc-go", "keepalive.ClientParameters{Time: ...}", note),
+        Remedy("grpc-java", "keepAliveTime(...)", note),
+        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS", note),
+        Remedy("grpc-js", "grpc.keepalive_time_ms", note),
+        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...)", note),
+    )
+    own = _failures.seen_first(tables, (cut.connection,), 0, open_call if cut.was_open else always)
     if cut.kind == "FIN":
         server = _shared.host(tables, cut.connection, 1)
         goaway = Remedy("application", "GOAWAY, then a wait of a round trip, then FIN", f"on {server} or a proxy there")

@@ -2,10 +2,10 @@
 
 What it finds
 -------------
-Servers with a small pool of threads or a limit of their own (`max_workers`, an executor, a semaphore, a lock). More
-calls are open than the server works on, so most of their time is a queue inside the server. The handler is not slow,
-and no HTTP/2 limit is reached. The report says how many calls it seems to work on, how long one takes, and how long
-they wait.
+Servers with a small pool of threads, with a limit of their own (`max_workers`, an executor, a semaphore, a lock), or
+with one event loop that handlers block (asyncio). More calls are open than the server works on, so most of their time
+is a queue inside the server. The handler is not slow, and no HTTP/2 limit is reached. The report says how many calls it
+seems to work on, how long one takes, and how long they wait.
 
 How it is decided
 -----------------
@@ -14,9 +14,14 @@ N - 1 of the calls before it are answered. From then on all calls must take abou
 response time. The finding needs all of this, for one N below the number of open calls:
 
 - the time from this start to the response varies little, and for calls that found a free place as for those that
-  waited,
+  waited; no call was answered sooner,
 - half of the calls waited as long as one takes, or longer,
 - the median response of the whole capture contains such a wait as well.
+
+One call at a time is told by the responses alone, in whatever order they come: while calls are open, one response
+follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at moments
+that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made the
+intervals, and nothing is said.
 
 A server that works on all calls at once answers each after its own time: then calls with more others before them take
 no longer, and no N fits.
@@ -69,6 +74,7 @@ ABOUT = About(
 )
 
 _UNKNOWN = "The packets do not show what limits it: a pool of threads, a lock, a backend, or busy processors."
+_UNKNOWN_ONE = "The packets do not show what limits it: an event loop that handlers block, a lock, or a pool of one."
 _FIRST_RPCS = 32
 """RPCs of each connection that have rows in any case (limits.rs)."""
 
@@ -90,6 +96,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Calls with a free place take at least this share of the others' time (heuristic: with a limited rate, less)."""
     not_slower: float = 1.75
     """They take at most so many times as long (heuristic: first calls are slow; 2 or more at even intervals)."""
+    even: float = 0.75
+    """Shortest interval between responses of one call at a time, by the median (heuristic: 1 in 20 may be less)."""
     waited_share: float = 0.5
     """Share of calls that waited as long as one takes (heuristic: most of them)."""
     wait_goes_on: float = 1.5
@@ -137,18 +145,41 @@ def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _F
     """Find the least limit that explains the calls; None when none does."""
     start, end = _list_times(tables, rows)
     near = max(int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max()), 0)
-    begin, freed_by = _try_limits(start + near, end, _count_open(start, end))
+    arrival, response = start + near, (method.turnaround or {}).get("p50", 0) - near
+    if fit := _fit_one(rows, arrival, end, limits):
+        return fit if _explains(fit, limits) and _waits(fit, arrival, response, limits) else None
+    begin, freed_by = _try_limits(arrival, end, _count_open(start, end))
     took = end - begin
     if not len(took):
         return None
     low, median, high = np.quantile(took, (0.1, 0.5, 0.9), axis=1)
-    alike = np.flatnonzero((median > 0) & (high - low <= limits.spread * median))
+    # no call can be answered sooner than one takes
+    possible = (median > 0) & ((end - arrival).min() >= limits.not_faster * median)
+    alike = np.flatnonzero(possible & (high - low <= limits.spread * median))
     fits = (
         _Fit(row + 1, rows, begin[row], freed_by[row], took[row], float((high[row] - low[row]) / median[row]))
         for row in alike.tolist()
     )
     # callers in a loop make multiples of the limit fit as well
-    return next((fit for fit in fits if _explains(fit, start, near, method, limits)), None)
+    return next((fit for fit in fits if _explains(fit, limits) and _waits(fit, arrival, response, limits)), None)
+
+
+def _fit_one(rows: Ints, arrival: Ints, end: Ints, limits: Limits) -> _Fit | None:
+    """Explain the calls by a server that works on one at a time; None unless they end at even intervals."""
+    order = np.argsort(end, kind="stable")
+    before = np.full(len(end), -1)
+    before[order[1:]] = order[:-1]
+    # another call had come when the one before it ended
+    waiting = np.searchsorted(np.sort(arrival), end[before], side="right") > np.argsort(order)
+    freed_by = np.where((before >= 0) & waiting, before, -1)
+    waited = freed_by >= 0
+    took = end - np.where(waited, end[freed_by], arrival)
+    if waited.sum() < limits.calls - 1:
+        return None
+    least, low, median, high = np.quantile(took[waited], (0.05, 0.1, 0.5, 0.9))
+    fit = _Fit(1, rows, end - took, freed_by, took, float((high - low) / max(median, 1)))
+    even = least >= limits.even * median and fit.spread <= limits.spread
+    return fit if even else None
 
 
 def _group_calls(tables: Tables) -> Iterator[Ints]:
@@ -206,17 +237,21 @@ def _try_limits(arrival: Ints, end: Ints, most: int) -> tuple[Ints, Ints]:
     return np.where(waits, end[freeing], arrival), np.where(waits, freeing, -1)
 
 
-def _explains(fit: _Fit, start: Ints, near: int, method: Method, limits: Limits) -> bool:
-    """Check whether the limit explains the times of calls, with and without a wait."""
+def _explains(fit: _Fit, limits: Limits) -> bool:
+    """Check whether calls take about as long with a wait as without one."""
     waited = fit.freed_by >= 0
-    if not waited.any() or waited.all() or not method.turnaround:
+    if not waited.any() or waited.all():
         return False
     took, free = float(np.median(fit.took_ns[waited])), float(np.median(fit.took_ns[~waited]))
-    queued = fit.begin_ns - start - near >= took
-    response = method.turnaround["p50"] - near
+    return took * limits.not_faster <= free <= took * limits.not_slower
+
+
+def _waits(fit: _Fit, arrival: Ints, response: int, limits: Limits) -> bool:
+    """Check that calls wait as long as one takes: most of those judged, and the median of the whole capture."""
+    took = float(np.median(fit.took_ns[fit.freed_by >= 0]))
+    queued = fit.begin_ns - arrival >= took
     return (
         took >= limits.shortest_ns
-        and took * limits.not_faster <= free <= took * limits.not_slower
         and float(queued.mean()) >= limits.waited_share
         and response >= limits.wait_goes_on * took
     )
@@ -235,6 +270,9 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     waited, name = float(np.median((fit.begin_ns - start - near)[fit.freed_by >= 0])), method.name or "one method"
     spent = _read_threads(tables, connections)
     known = spent and spent.advise()
+    unknown, look = (
+        (_UNKNOWN_ONE, "a blocked event loop, a lock") if fit.limit == 1 else (_UNKNOWN, "a pool of threads")
+    )
     calls, most = count(fit.limit, "call"), _count_open(start, end)
     one, wait = _shared.milliseconds(took), _shared.milliseconds(waited)
     return Finding(
@@ -258,13 +296,13 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
         explanation=(
             f"Of the first {len(rows):,} calls of {name}, {most:,} were open at once. Their responses came as from a "
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
-            f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else _UNKNOWN}"
+            f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else unknown}"
         ),
-        remedies=_list_remedies(server),
+        remedies=_list_remedies(server, fit.limit),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{server} seems to work on {calls} of {name} at once, {one} each; "
-            f"{known or f'the others wait {wait} inside it: look at its pool of threads'}."
+            f"{known or f'the others wait {wait} inside it: look for {look}'}."
         ),
     )
 
@@ -284,11 +322,17 @@ def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
     yield _failures.ended(tables, row, f"the response, {_shared.milliseconds(float(fit.took_ns[place]))} later")
 
 
-def _list_remedies(server: str) -> tuple[Remedy, ...]:
+def _list_remedies(server: str, limit: int) -> tuple[Remedy, ...]:
     note = f"on {server}: more calls at once, if processors and backends allow"
-    return (
+    pools = (
         Remedy("C-core", "grpc.server(ThreadPoolExecutor(max_workers=...)) in Python", note),
         Remedy("grpc-java", "ServerBuilder.executor(...)", note),
         Remedy("application", "semaphores, locks and connection pools in the handler", note),
         Remedy("application", "RESOURCE_EXHAUSTED when the queue is long", "callers fail at once instead of waiting"),
     )
+    loop = Remedy(
+        "C-core",
+        "asyncio.to_thread(...) around code that blocks, in handlers of grpc.aio",
+        f"on {server}: such code stops the event loop, and every other call with it",
+    )
+    return (loop, *pools) if limit == 1 else pools

@@ -88,6 +88,7 @@ ABOUT = About(
     judges_servers=True,
 )
 
+_NO_NAME = "a method whose name is not known"
 _ONE_BOX = "The packets show the server as one box: host, library, handler and what it calls."
 _SERVER = CAUSES.index("server")
 _QUEUE = CAUSES.index("network_queue")
@@ -279,7 +280,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
         int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
     )
     server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
-    name = first.method.name or "A method whose name is not known"
+    name = first.method.name or _NO_NAME
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
     words = _summarize(first, server, name)
     lost = sum(s.lost_ns or 0 for s in slow)
@@ -288,7 +289,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     sure = not grave or (spent is not None and spent.main is not None)
     return Finding(
         id=ID,
-        title=_write_title(first, server, name),
+        title=_write_title(first, server, first.method.name or _NO_NAME.capitalize()),
         severity="warning" if grave else "info",
         confidence=lower("high" if sure else "medium", quality_allows(tables)),
         scope=Scope(connections, names(tables, [s.method.number for s in slow])),
@@ -302,7 +303,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
         ),
         remedies=_list_remedies(first, server, proxy),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables)), spent, proxy),
+        verdict=_write_verdict(tables, slow, server, spent, proxy),
     )
 
 
@@ -350,21 +351,25 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
 
 
 def _write_verdict(
-    slow: _Slow, server: str, name: str, share: float, spent: _threads.Spent | None, proxy: str | None
+    tables: Tables, slow: list[_Slow], server: str, spent: _threads.Spent | None, proxy: str | None
 ) -> str:
-    p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
-    if slow.peers:
-        return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
+    first, name = slow[0], slow[0].method.name or _NO_NAME
+    p50, p99 = milliseconds(first.p50_ns), milliseconds(first.p99_ns)
+    if first.peers:
+        return f"{_compare(first.peers, server)}: compare its host and its load with theirs."
     known = spent and spent.advise()
-    if slow.tail:
+    if first.tail:
         behind = f"capture behind it, too: {proxy} passes calls on"
         todo = known or (behind if proxy else "trace the handler at the times of the evidence")
         return f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): {todo}."
+    # each connection has unknown methods of its own
+    alike = sum(s.server_ns for s in slow if s.method.name == first.method.name)
+    part = f"{alike / max(1, rpc_time(tables)):.0%} of the RPC time is in {server}"
     if known:
-        return f"{share:.0%} of the RPC time is in {server} ({name}: median {p50}): {known}."
+        return f"{part} ({name}: median {p50}): {known}."
     inside = "Trace calls inside it: packets do not show its handlers, queues and backends."
     todo = f"{proxy} passes calls on: capture behind it, too." if proxy else inside
-    return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}. {todo}"
+    return f"{part}, which took {p50} (median) to respond to {name}. {todo}"
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:

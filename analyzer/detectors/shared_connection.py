@@ -78,6 +78,7 @@ ID = "shared-connection"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     figure=_figures.calls_at_once,
+    side="client",
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=6,
     whole_connections=True,

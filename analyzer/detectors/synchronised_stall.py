@@ -1,10 +1,11 @@
-"""A host's process was paused: everything in flight waited for it at the same moments.
+"""A host sent nothing for a while: everything in flight waited for it at the same moments.
 
 What it finds
 -------------
 Calls that have nothing to do with each other stop together, and go on together. A paused process does that: garbage
-collection, a CPU quota that is used up (CFS throttling), a debugger, a stopped or stalled virtual machine. The report
-says which side, how often, how long, and whether it is regular.
+collection, a CPU quota that is used up (CFS throttling), a debugger, a stopped or stalled virtual machine. So does a
+handler that blocks the event loop on which everything runs (Node.js). The report says which side, how often, how long,
+and whether it is regular.
 
 How it is decided
 -----------------
@@ -12,7 +13,8 @@ A side was silent although its peer waited for it. All that it had sent was ackn
 open, and nothing was retransmitted: TCP did not hold it. Two things prove that it is not one
 slow handler:
 
-- *A PING.* The HTTP/2 library acknowledges it, whatever the application does. It came 20 ms late or later.
+- *A PING.* The HTTP/2 library acknowledges it at once, unless the process is paused or its event loop is blocked. The
+  acknowledgement came 20 ms late or later.
 - *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
   the server's mean time per RPC on that connection. None of them was answered before the others.
 
@@ -27,20 +29,20 @@ When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
 late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a PING
-was late: then the report does not say that the process was paused. With a record of the threads (`capture --processes
+was late: then the report does not call the host unresponsive. With a record of the threads (`capture --processes
 on`) it says for what they waited, and whether the process was busy instead. If the kernel was paused as well, the host
 cannot be told from the path.
 
 What would refute it
 --------------------
 The process's own record shows no pause at these moments: garbage collection log, `cpu.stat` of its cgroup
-(`nr_throttled`), scheduler statistics.
+(`nr_throttled`), scheduler statistics, the event loop's delay.
 
 What to do
 ----------
 Look at the moments of the evidence in the garbage collector's log. In a container, compare `nr_throttled` and
 `throttled_usec` of `cpu.stat` before and after, and raise or remove the CPU limit. For pauses of the host look at the
-steal time of the virtual machine.
+steal time of the virtual machine. On Node.js measure the event loop's delay: a handler that computes stops all others.
 
 References
 ----------
@@ -59,12 +61,13 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..tables import Ints, Mask, Tables
+from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from ..tables.processes import Acts
 from . import _figures, _shared, _software, _threads
 
+_PINGS_WAIT = "the process is paused or its event loop is blocked"
 ID = "synchronised-stall"
 ABOUT = About(
     example="recorded/wild/gc-server.pcap.zst",
@@ -133,7 +136,7 @@ class _Stalls(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the host that was paused for longest."""
+    """Yield one finding about the host that was silent for longest."""
     if not len(tables.stalls.connection):
         return
     proved = _prove(tables, limits)
@@ -276,7 +279,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     period = _find_period(stalls, limits)
     spent = _read_threads(tables, stalls)
     known = spent and spent.advise()
-    state = "was busy" if spent and spent.is_busy else "was paused" if paused else "sent nothing"
+    state = "was busy" if spent and spent.is_busy else "was unresponsive" if paused else "sent nothing"
     stopped = f"{who} {state} {often} for {length}"
     return Finding(
         id=ID,
@@ -287,6 +290,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         lost_ns=lost,
         share=share,
         metrics={
+            "side": DIRECTIONS[stalls.direction],
             "stalls": len(stalls.times),
             "median_stall_ns": stalls.median_ns,
             "longest_stall_ns": int(table.duration_ns[rows].max()),
@@ -301,7 +305,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
             f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: "
-            f"{known or f'look for {suspects}, a CPU quota or a paused host there'}."
+            f"{known or f'look for {suspects}, a CPU quota, a blocked event loop or a paused host there'}."
         ),
     )
 
@@ -353,8 +357,8 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
         )
     if stalls.pings:
         parts.append(
-            f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "
-            f"the application does: {'' if spent and spent.is_busy else 'the process was paused, '}not a handler."
+            f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does at once "
+            f"unless {_PINGS_WAIT}."
         )
     if spent:
         parts.append(spent.explain())
@@ -399,6 +403,11 @@ def _list_remedies(who: str) -> tuple[Remedy, ...]:
             "linux",
             "nr_throttled and throttled_usec in cpu.stat of the cgroup, before and after",
             f"on {who}: they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
+        ),
+        Remedy(
+            "application",
+            "perf_hooks.monitorEventLoopDelay() (Node.js)",
+            f"on {who}: shows whether a handler that computes or waits stops the event loop, and all calls with it",
         ),
         Remedy("linux", "the column st of vmstat 1", f"on {who}: time that a hypervisor took from the host"),
     )

@@ -36,6 +36,8 @@ class About(Struct, frozen=True, eq=False):
     """It judges connections, also those of a capture without RPCs."""
     needs_processes: bool = False
     """It reads a process record, and says nothing without one."""
+    side: str = ""
+    """`client` or `server`, where its findings are always about that side; else the metric `side` says which."""
     one_direction: bool = False
     """It judges what one side sent: it needs no packet of the other side."""
 

@@ -113,7 +113,7 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
         yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
     for name, what in (("lookups", "DNS questions"), ("icmp_errors", "ICMP errors")):
         if more := capture[f"{name}_not_listed"]:
-            yield f"{more:,} {what} are beyond the number that is kept, and not reported"
+            yield f"{more:,} {what} are more than are reported"
     for number, text in counts:
         if number:
             n = count(number, "byte" if "payload" in text else "packet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -34,12 +35,14 @@ def describe_lack(recording: RecordingFacts) -> Iterator[str]:
     if times is None or times.elapsed_ns == 0:
         return
     elapsed, record = duration(times.elapsed_ns), f"{_RECORD} tells which RPCs waited"
-    if times.throttled_ns >= _THROTTLED * times.elapsed_ns:
-        stopped = duration(times.throttled_ns)
-        yield f"a CPU quota stopped the command's threads for {stopped} in {elapsed} (cpu.stat): {record}"
+    # cpu.stat adds up over the processors that threads of the cgroup were on
+    if times.throttled_ns >= _THROTTLED * times.elapsed_ns * math.ceil(times.processors or 1):
+        stopped = f"for {duration(times.throttled_ns)} in {elapsed}, added up over processors"
+        yield f"a CPU quota stopped threads of the command's cgroup {stopped} (cpu.stat): {record}"
     elif times.ready_ns >= max(_READY * times.ran_ns, _THROTTLED * times.elapsed_ns):
         ready, ran = duration(times.ready_ns), duration(times.ran_ns)
-        yield f"in {elapsed} the command's threads ran for {ran} and were ready for {ready} (schedstat): {record}"
+        waited = f"waited {ready} for a processor (schedstat)"
+        yield f"in {elapsed} the command's threads ran for {ran} and {waited}: {record}"
 
 
 def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:

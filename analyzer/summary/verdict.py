@@ -49,13 +49,20 @@ def _link(finding: Finding, found: Sequence[Finding], abouts: Abouts) -> Finding
         for other in found:
             if (
                 other.id == cause
+                and not {_find_side(other, abouts), _find_side(finding, abouts)} >= {"client", "server"}
                 and own & set(other.scope.connections)
                 and _rank_severity(other) >= _rank_severity(finding)
             ):
                 part = replace(finding, part_of=cause, lost_ns=None, share=None)
                 # a process record says why: the same time is no second warning
-                return replace(part, severity="info") if abouts[cause].needs_processes else part
+                explained = abouts[cause].needs_processes and own <= set(other.scope.connections)
+                return replace(part, severity="info") if explained else part
     return finding
+
+
+def _find_side(finding: Finding, abouts: Abouts) -> str:
+    """Find out whose time a finding counts: `client`, `server`, or nothing where it may be both."""
+    return abouts[finding.id].side or str(finding.metrics.get("side", ""))
 
 
 def _rank_severity(finding: Finding) -> int:

@@ -182,7 +182,7 @@ class Rules:
         """Explain a status that only one side has, or that came when the RPC had ended for its client."""
         if mine and other:
             text = f"the RPC had ended for its client ({mine.value}) before the trailers with {other.value} came"
-            return Why("late-answer", "both", text) if mine.ended_before else None
+            return Why("late-answer", "both", text) if mine.ended_before and other.packet >= mine.packet else None
         if mine:
             return self._our_status(mine)
         return self._their_status(other) if other and not mine else None

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 from msgspec.structs import replace
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.tables import Ints, Rpcs, Tables, Waits
 from ...reports.tables import rows
+from ...reports.tables.frame import Frame, Lists, Numbers, Texts, number_texts
 from .packet_marks import Marks
 
-Pieces = Callable[[], Iterator[pl.DataFrame]]
+Pieces = Callable[[], Iterator[Frame]]
 """Rows of one table and hour, made when they are written."""
 
 AT_ONCE = 100_000
@@ -42,7 +42,7 @@ def divided(
 
 
 def _by_hour(
-    table: str, times: Ints, make: Callable[[Ints], Iterator[pl.DataFrame]], recording: str
+    table: str, times: Ints, make: Callable[[Ints], Iterator[Frame]], recording: str
 ) -> Iterator[tuple[str, str, Pieces]]:
     hours = times // HOUR_NS
     different = np.unique(hours)
@@ -58,37 +58,39 @@ def hour_name(hour: int) -> str:
     return str(np.datetime_as_string(np.datetime64(hour, "h")))
 
 
-def _marked(pieces: Iterator[pl.DataFrame], recording: str) -> Iterator[pl.DataFrame]:
+def _marked(pieces: Iterator[Frame], recording: str) -> Iterator[Frame]:
     """Add the recording as first column, and convert enums to text: their values differ between captures."""
     for piece in pieces:
-        named = [pl.col(name).cast(pl.String) for name, dtype in piece.schema.items() if isinstance(dtype, pl.Enum)]
-        yield piece.with_columns(*named).select(pl.lit(recording).alias("recording"), pl.all())
+        named = {
+            name: replace(column, is_enum=False) if isinstance(column, Texts) else column
+            for name, column in piece.columns.items()
+        }
+        yield Frame({"recording": Texts(np.zeros(len(piece), np.uint8), [recording])} | named)
 
 
-def _all(frame: Callable[[], pl.DataFrame]) -> Callable[[Ints], Iterator[pl.DataFrame]]:
-    made: list[pl.DataFrame] = []
+def _all(frame: Callable[[], Frame]) -> Callable[[Ints], Iterator[Frame]]:
+    made: list[Frame] = []
 
-    def rows_at(at: Ints) -> Iterator[pl.DataFrame]:
+    def rows_at(at: Ints) -> Iterator[Frame]:
         if not made:
             made.append(frame())
-        yield made[0][at]
+        yield made[0].take(at)
 
     return rows_at
 
 
-def connections(tables: Tables, marks: Sequence[Marks] | None) -> pl.DataFrame:
+def connections(tables: Tables, marks: Sequence[Marks] | None) -> Frame:
     """Make the rows of connections, with the columns by which both ends are joined."""
     c = tables.connections
-    return rows.connections(tables).with_columns(
-        pl.Series("first_time_ns", c.first_time_ns),
-        pl.Series("last_time_ns", c.last_time_ns),
-        pl.Series("client_sequence", c.client_sequence),
-        pl.Series("server_sequence", c.server_sequence),
-        pl.Series("marks", marks or [None] * len(c.client_sequence), dtype=pl.List(pl.UInt64)),
-    )
+    more = {
+        name: Numbers(getattr(c, name))
+        for name in ("first_time_ns", "last_time_ns", "client_sequence", "server_sequence")
+    }
+    listed = Lists(marks or [None] * len(c.client_sequence), np.uint64)
+    return Frame({**rows.connections(tables).columns, **more, "marks": listed})
 
 
-def _rpcs(tables: Tables, at: Ints) -> Iterator[pl.DataFrame]:
+def _rpcs(tables: Tables, at: Ints) -> Iterator[Frame]:
     r = tables.rpcs
     at = at[np.lexsort((r.stream[at], r.start_time_ns[at], r.connection[at]))]
     deadlines = np.full(len(r.connection), -1, dtype=np.int64)
@@ -98,7 +100,7 @@ def _rpcs(tables: Tables, at: Ints) -> Iterator[pl.DataFrame]:
         yield rows.rpcs(replace(tables, rpcs=part, deadlines=deadlines[some]), tables.rpc_budgets[some])
 
 
-def _waits(tables: Tables, at: Ints) -> Iterator[pl.DataFrame]:
+def _waits(tables: Tables, at: Ints) -> Iterator[Frame]:
     for some in _some(at):
         yield rows.waits(replace(tables, waits=Waits(**_columns(tables.waits, some))))
 
@@ -112,17 +114,15 @@ def _columns(table: Any, at: Ints) -> Mapping[str, npt.NDArray[Any]]:
     return {name: getattr(table, name)[at] for name in table.__struct_fields__}
 
 
-def findings(analysis: Analysis) -> pl.DataFrame:
+def findings(analysis: Analysis) -> Frame:
     """Make the rows of findings, each with the times of its packets and the best remedy."""
     found = analysis.findings
     times = [[shown.time_ns for shown in finding.evidence] for finding in found]
-    return rows.findings(analysis).with_columns(
-        pl.Series("first_time_ns", [min(t) for t in times], dtype=pl.Int64),
-        pl.Series("last_time_ns", [max(t) for t in times], dtype=pl.Int64),
-        pl.Series("first_packet", [f.evidence[0].packet for f in found], dtype=pl.UInt32),
-        pl.Series(
-            "remedy",
-            [f"{f.remedies[0].implementation}: {f.remedies[0].knob}" if f.remedies else None for f in found],
-            dtype=pl.String,
-        ),
-    )
+    remedies = [f"{f.remedies[0].implementation}: {f.remedies[0].knob}" if f.remedies else None for f in found]
+    more = {
+        "first_time_ns": Numbers(np.array([min(t) for t in times], np.int64)),
+        "last_time_ns": Numbers(np.array([max(t) for t in times], np.int64)),
+        "first_packet": Numbers(np.array([f.evidence[0].packet for f in found], np.uint32)),
+        "remedy": number_texts(remedies),
+    }
+    return Frame({**rows.findings(analysis).columns, **more})

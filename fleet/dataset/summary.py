@@ -187,24 +187,25 @@ def _ways(ends: str) -> str:
 
 def _recordings(present: dict[str, Committed], path: Path) -> None:
     """Write the markers as a table. Raises StoreError."""
-    import polars as pl
+    import pyarrow as pa
+    from pyarrow import parquet
 
     found = list(present.values())
     told: list[Marker] = []
     for begin in range(0, len(found), _READ_AT_ONCE):
         told += catalog.markers(found[begin : begin + _READ_AT_ONCE])
     columns = {
-        "recording": pl.Series([m.recording for m in told], dtype=pl.String),
-        "host": pl.Series([m.host for m in told], dtype=pl.String),
-        "interface": pl.Series([m.interface for m in told], dtype=pl.String),
-        "files": pl.Series([list(m.files) for m in told], dtype=pl.List(pl.String)),
+        "recording": pa.array([m.recording for m in told], pa.string()),
+        "host": pa.array([m.host for m in told], pa.string()),
+        "interface": pa.array([m.interface for m in told], pa.string()),
+        "files": pa.array([m.files for m in told], pa.list_(pa.string())),
         **{
-            name: pl.Series([getattr(m, name) for m in told], dtype=pl.Int64)
+            name: pa.array([getattr(m, name) for m in told], pa.int64())
             for name in ("size", "first_time_ns", "last_time_ns", "packets", "rpcs", "peak_bytes")
         },
-        "seconds": pl.Series([m.seconds for m in told], dtype=pl.Float64),
-        "no_grpc": pl.Series([m.no_grpc for m in told], dtype=pl.String),
-        "left_out": pl.Series([len(m.left_out) for m in told], dtype=pl.Int64),
-        "warnings": pl.Series([list(m.warnings) for m in told], dtype=pl.List(pl.String)),
+        "seconds": pa.array([m.seconds for m in told], pa.float64()),
+        "no_grpc": pa.array([m.no_grpc for m in told], pa.string()),
+        "left_out": pa.array([len(m.left_out) for m in told], pa.int64()),
+        "warnings": pa.array([m.warnings for m in told], pa.list_(pa.string())),
     }
-    pl.DataFrame(columns).write_parquet(path)
+    parquet.write_table(pa.table(columns), path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import defaultdict
@@ -21,12 +20,11 @@ from ..recordings.credentials import without_credentials
 from ..recordings.series import File, Recording
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...analyzer.decode.runner import DecodeOptions
     from ...analyzer.model.analysis import Analysis
     from ...analyzer.sidecar.read import Sidecar
     from ...analyzer.tables import Tables
+    from ...reports.tables.frame import Frame
     from ..dataset.packet_marks import Marks
 
 
@@ -100,8 +98,6 @@ _REASON = 1_000
 
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
-    # each worker uses one core; polars reads this when it is first imported
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with interruption.scratch("grpcdiag-fleet-") as scratch:
         (scratch / "captures").mkdir()
         with feeding.feed(task.recording.files, scratch / "captures") as feed:
@@ -261,11 +257,11 @@ def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
         return None, (f"{error}; it is not used",)
 
 
-def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
-    from ...reports.tables.parquet import escaped, write_parquet
+def _parquet(table: str, pieces: Iterable[Frame], path: Path) -> int:
+    from ...reports.tables.writing import write_rows
 
     with path.open("wb") as out:
-        _, rows = write_parquet(map(escaped, pieces), out, table)
+        _, rows = write_rows(pieces, "parquet", out, table)
     return rows
 
 

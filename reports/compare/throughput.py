@@ -52,7 +52,9 @@ def _check_threads(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | No
     finding = max(found, key=lambda one: _read_metric(one, "waited_ns"))
     waited = _read_metric(finding, "waited_ns")
     text = f"in {slow.label} {finding.title[:1].lower()}{finding.title[1:]} ({duration(int(waited))})"
-    return Reason(text, min(waited / (slow.span_ns * (1 - 1 / ratio)), 1.0), finding)
+    # connections wait beside each other
+    each = waited / max(1, len(finding.scope.connections))
+    return Reason(text, min(each / (slow.span_ns * (1 - 1 / ratio)), 1.0), finding)
 
 
 def _check_stream_limit(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-import polars as pl
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from ...analyzer.decode.runner import Origin
 from ...analyzer.selection.selection import Moment, after_first, matches
+from .frame import Frame, Parts, Texts, concatenate, sort_rows
 from .headings import TIMES, VIEWS
 
 ALL = "all"
@@ -51,15 +54,13 @@ NOT_SEEN, FAILED = "not_seen", "failed"
 class Chosen:
     """The chosen rows of a table. Without sorting they are given as they come."""
 
-    def __init__(
-        self, pieces: Iterable[pl.DataFrame], table: str, choice: Choice, origin: Origin, *, count: bool
-    ) -> None:
+    def __init__(self, pieces: Iterable[Frame], table: str, choice: Choice, origin: Origin, *, count: bool) -> None:
         """Rows beyond the limit are read only to `count` them. Iterating raises ChoiceError."""
         self._pieces, self._table, self._choice, self._origin, self._count = pieces, table, choice, origin, count
         self.rows = 0
         """Rows selected so far, before the limit."""
 
-    def __iter__(self) -> Iterator[pl.DataFrame]:
+    def __iter__(self) -> Iterator[Frame]:
         """Give pieces of rows, at least one, with all columns."""
         if self._choice.sort is not None:
             yield from self._sort(self._choice.sort)
@@ -68,20 +69,21 @@ class Chosen:
         for number, piece in enumerate(self._select()):
             room = limit - (self.rows - len(piece)) if limit else len(piece)
             if room > 0 or not number:
-                yield piece.head(min(max(room, 0), len(piece)))
+                yield piece.take(slice(0, max(room, 0)))
             if limit and self.rows >= limit and not self._count:
                 return
 
-    def _select(self) -> Iterator[pl.DataFrame]:
+    def _select(self) -> Iterator[Frame]:
         for piece in self._pieces:
-            kept = piece.filter(*list_conditions(piece, self._table, self._choice, self._origin))
+            conditions = list_conditions(piece, self._table, self._choice, self._origin)
+            kept = piece.take(np.logical_and.reduce(conditions)) if conditions else piece
             self.rows += len(kept)
             yield kept
 
-    def _sort(self, by: str) -> Iterator[pl.DataFrame]:
+    def _sort(self, by: str) -> Iterator[Frame]:
         """Keep the first rows in that order: never many more than are given."""
         most = min(self._choice.limit or MOST_SORTED, MOST_SORTED)
-        waiting: list[pl.DataFrame] = []
+        waiting: list[Frame] = []
         for piece in self._select():
             waiting.append(piece)
             if sum(map(len, waiting)) >= max(2 * most, SORTED_AT_ONCE):
@@ -90,58 +92,69 @@ class Chosen:
             raise ChoiceError(f"{self.rows:,} rows are too many to sort: give --limit, {MOST_SORTED:,} at most")
         yield self._find_first(waiting, by, most)
 
-    def _find_first(self, pieces: Sequence[pl.DataFrame], by: str, most: int) -> pl.DataFrame:
-        rows = pl.concat(pieces)
-        key = find_column(rows, self._table, by.removeprefix("-"))
-        kind = rows.select(key).dtypes[0]
-        if kind == pl.Struct:
+    def _find_first(self, pieces: Sequence[Frame], by: str, most: int) -> Frame:
+        rows = concatenate(pieces)
+        key = find_column(rows, self._table, by.removeprefix("-"))[1]
+        if isinstance(key, Parts):
             raise ChoiceError("rows cannot be sorted by all causes: name one, such as budget_server")
-        if isinstance(kind, pl.Enum):
-            key = key.cast(pl.String)
-        return rows.sort(key, descending=by.startswith("-"), nulls_last=True, maintain_order=True).head(most)
+        return rows.take(sort_rows(key, descending=by.startswith("-"))[:most])
 
 
-def list_conditions(piece: pl.DataFrame, table: str, choice: Choice, origin: Origin) -> list[pl.Expr]:
-    """List what a row of the piece must satisfy."""
-    conditions = []
+def list_conditions(piece: Frame, table: str, choice: Choice, origin: Origin) -> list[npt.NDArray[np.bool_]]:
+    """List what a row of the piece must satisfy, each with its answer for every row."""
+    columns, conditions = piece.columns, []
     if choice.connections:
-        conditions.append(pl.col("connection").is_in(choice.connections))
+        # numbers that no connection can have are compared as 64 bits, too
+        known = np.isin(columns["connection"].cells.astype(np.int64), choice.connections)
+        conditions.append(known & ~columns["connection"].is_null())
     if choice.stream is not None:
-        conditions.append(pl.col("stream") == choice.stream)
+        conditions.append(columns["stream"].cells == choice.stream)
     if choice.method is not None:
-        name = pl.coalesce("method", "method_label")
-        names = piece.select(name).to_series().drop_nulls().unique()
-        conditions.append(name.is_in([name for name in names if matches(name, choice.method)]))
+        wanted = choice.method
+        names, labels = (_match(columns[name], wanted) for name in ("method", "method_label"))
+        conditions.append(np.where(columns["method"].is_null(), labels, names))
     if choice.statuses:
-        status, wanted = pl.col("status").cast(pl.String), [*choice.statuses]
-        met = status.fill_null(NOT_SEEN).is_in(wanted)
-        conditions.append(met | ((status != "OK") if FAILED in wanted else pl.lit(value=False)))
+        status = columns["status"]
+        chosen = [name in choice.statuses or (FAILED in choice.statuses and name != "OK") for name in status.texts]
+        conditions.append(status.where(chosen) | (status.is_null() & (NOT_SEEN in choice.statuses)))
     if choice.trace is not None:
-        conditions.append(pl.col("trace_id") == f"{choice.trace:032x}")
-    time = pl.col(TIMES[table]).fill_null(origin.time_ns)  # connections and RPCs that began before the capture
-    if choice.begin is not None:
-        conditions.append(time >= origin.time_ns + after_first(choice.begin, origin.time_ns))
-    if choice.end is not None:
-        conditions.append(time <= origin.time_ns + after_first(choice.end, origin.time_ns))
+        words = columns["trace_id"].words
+        conditions.append((words[0] == choice.trace >> 64) & (words[1] == choice.trace & (1 << 64) - 1))
+        conditions.append(~columns["trace_id"].is_null())
+    if choice.begin is not None or choice.end is not None:
+        column = columns[TIMES[table]]
+        # connections and RPCs that began before the capture
+        time = np.where(column.is_null(), origin.time_ns, column.cells)
+        if choice.begin is not None:
+            conditions.append(time >= origin.time_ns + after_first(choice.begin, origin.time_ns))
+        if choice.end is not None:
+            conditions.append(time <= origin.time_ns + after_first(choice.end, origin.time_ns))
     return conditions
 
 
-def find_column(piece: pl.DataFrame, table: str, name: str) -> pl.Expr:
-    """Find a column by its name, without its unit too, its heading, or a cause of `budget`. Raises ChoiceError."""
+def _match(names: Texts, wanted: str) -> npt.NDArray[np.bool_]:
+    return names.where([name is not None and matches(name, wanted) for name in names.texts])
+
+
+def find_column(piece: Frame, table: str, name: str) -> tuple[str, Any]:
+    """Find a column by its name, without its unit too, its heading, or a cause of `budget`.
+
+    Returns the name that it has in the output, and the column. Raises ChoiceError.
+    """
     for known in (name, f"{name}_ns", VIEWS[table].columns.get(name, name)):
         if known in piece.columns:
-            return pl.col(known)
-    cause, budget = name.removeprefix("budget_"), piece.schema.get("budget")
-    if cause != name and isinstance(budget, pl.Struct) and cause in budget.to_schema():
-        return pl.col("budget").struct.field(cause).alias(name)
+            return known, piece.columns[known]
+    cause, budget = name.removeprefix("budget_"), piece.columns.get("budget")
+    if cause != name and isinstance(budget, Parts) and cause in budget.names:
+        return name, budget.part(cause)
     raise ChoiceError(f"no column has the name {name!r}; known: {', '.join(piece.columns)}")
 
 
-def select_columns(piece: pl.DataFrame, table: str, names: Sequence[str]) -> pl.DataFrame:
+def select_columns(piece: Frame, table: str, names: Sequence[str]) -> Frame:
     """Take the columns of these names, all if there are none or `ALL` is among them. Raises ChoiceError."""
     if not names or ALL in names:
         return piece
-    try:
-        return piece.select(find_column(piece, table, name) for name in dict.fromkeys(names))
-    except pl.exceptions.DuplicateError:
-        raise ChoiceError("a column is named twice") from None
+    found = [find_column(piece, table, name) for name in dict.fromkeys(names)]
+    if len(dict(found)) < len(found):
+        raise ChoiceError("a column is named twice")
+    return Frame(dict(found))

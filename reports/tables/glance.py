@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import polars as pl
+import numpy as np
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
@@ -15,6 +15,7 @@ from ...analyzer.decode.runner import Origin
 from ...analyzer.model.text import duration
 from ..shared.drawing import CAUSE_STYLES
 from .choose import ALL, Choice, select_columns
+from .frame import Frame, Hex, Numbers, Parts, Texts
 from .headings import VIEWS, View
 
 BAR = 10
@@ -68,14 +69,15 @@ class Glance:
         self._letters: set[str] = set()
         self.columns_left_out = 0
 
-    def make_cells(self, piece: pl.DataFrame) -> Cells:
+    def make_cells(self, piece: Frame) -> Cells:
         """Make the cells of a piece. Raises ChoiceError."""
         if self._choice.columns:
             chosen = select_columns(piece, self._table, self._choice.columns)
-            columns = (_flatten_budget(chosen) if ALL in self._choice.columns else _name_bar(chosen)).get_columns()
+            columns = _flatten_budget(chosen) if ALL in self._choice.columns else _name_bar(chosen)
         else:
-            columns = [piece[name].alias(heading) for heading, name in self._view.columns.items()]
-        cells = Cells([column.name for column in columns], [self._format(one) for one in columns], _align(columns))
+            columns = {heading: piece.columns[name] for heading, name in self._view.columns.items()}
+        texts_of = [self._format(name, column) for name, column in columns.items()]
+        cells = Cells(list(columns), texts_of, [isinstance(c, Texts | Hex | Parts) for c in columns.values()])
         for heading, texts in zip(cells.headings, cells.columns, strict=True):
             widest = max(map(cell_len, (heading, *texts)))
             self._widths[heading] = max(widest, self._widths.get(heading, 0))
@@ -120,39 +122,35 @@ class Glance:
         """Say which letters of the bars shown stand for what; empty without bars."""
         return ", ".join(f"{letter} {cause}" for cause, letter in LETTERS.items() if letter in self._letters)
 
-    def _format(self, column: pl.Series) -> list[str]:
+    def _format(self, name: str, column: Any) -> list[str]:
         values = column.to_list()
-        if column.dtype == pl.Struct:
+        if isinstance(column, Parts):
             bars = list(map(draw_bar, values))
             self._letters.update(*bars)
             return bars
-        write = self._choose_format(self._view.columns.get(column.name, column.name), column.dtype)
+        write = self._choose_format(self._view.columns.get(name, name), column)
         return ["-" if value is None else write(value) for value in values]
 
-    def _choose_format(self, name: str, dtype: pl.DataType) -> Callable[..., str]:
+    def _choose_format(self, name: str, column: Any) -> Callable[..., str]:
         if name == "time_ns" or name.endswith("_time_ns"):
             return lambda ns: f"{(ns - self._origin.time_ns) / 1e9:.6f}"
         if name.endswith("_ns") or name.startswith("budget_"):
             return duration
-        if dtype == pl.Boolean:
+        if isinstance(column, Numbers) and column.cells.dtype == np.bool_:
             return lambda value: "yes" if value else "no"
-        if name == "flags" and dtype.is_integer():
+        if name == "flags" and isinstance(column, Numbers):
             return lambda value: f"0x{value:02x}"
         return lambda value: self._shown(str(value))
 
 
-def _flatten_budget(piece: pl.DataFrame) -> pl.DataFrame:
-    if "budget" not in piece.columns:
-        return piece
-    return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")
+def _flatten_budget(piece: Frame) -> Mapping[str, Any]:
+    columns = dict(piece.columns)
+    budget = columns.pop("budget", None)
+    return columns | {f"budget_{cause}": budget.part(cause) for cause in (budget.names if budget else ())}
 
 
-def _name_bar(piece: pl.DataFrame) -> pl.DataFrame:
-    return piece.select(pl.col(name).alias("causes" if name == "budget" else name) for name in piece.columns)
-
-
-def _align(columns: Iterable[pl.Series]) -> list[bool]:
-    return [column.dtype in (pl.String, pl.Enum, pl.Categorical, pl.Struct) for column in columns]
+def _name_bar(piece: Frame) -> Mapping[str, Any]:
+    return {"causes" if name == "budget" else name: column for name, column in piece.columns.items()}
 
 
 def draw_bar(budget: dict[str, int]) -> str:

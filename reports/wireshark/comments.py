@@ -43,7 +43,7 @@ def list_comments(analysis: Analysis, tables: Tables) -> list[tuple[int, str]]:
     for packet, text in (*_comment_evidence(analysis), *_comment_intervals(tables.waits)):
         found[packet] += 1
         if found[packet] <= OF_A_PACKET:
-            comments.append((packet, _limit(safe(f"{WORD} {text}"))))
+            comments.append((packet, make_comment(text)))
     more = ((packet, number - OF_A_PACKET) for packet, number in found.items() if number > OF_A_PACKET)
     return comments + [(packet, f"{WORD}: {count(number, 'more comment')} on this packet") for packet, number in more]
 
@@ -53,8 +53,10 @@ def count_uncommented(tables: Tables) -> int:
     return max(len(tables.waits.duration_ns) - INTERVALS, 0)
 
 
-def _limit(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def make_comment(text: str) -> str:
+    """Write a comment, which may have text of the capture."""
+    comment = safe(f"{WORD} {text}")
+    return comment if len(comment) <= LONGEST else comment[: LONGEST - 1] + "…"
 
 
 def _comment_evidence(analysis: Analysis) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import hpack
 import numpy as np
 import pytest
-from support import RECORDED, recording, rows
+from support import RECORDED, as_polars, recording, rows
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
 from grpcdiag.analyzer.decode.decode import decode
@@ -147,7 +147,7 @@ def test_long_streams_from_before_are_followed(tmp_path: Path) -> None:
         assert (analysis.totals.rpcs, analysis.totals.rpcs_begun_before) == (4, 4), n
         assert left - 8 <= tables.message_count <= left, n
         assert (tables.rpcs.flags & BEGUN_BEFORE).all()
-        frame = reported.rpcs(tables)
+        frame = as_polars([reported.rpcs(tables)])
         for column in ("method", "start_time_ns", "duration_ns"):
             assert frame[column].is_null().all(), column
         assert not frame["complete"].any()
@@ -231,7 +231,7 @@ def test_methods_by_an_independent_hpack(table: int, seed: int, tmp_path: Path) 
     for begin in (1, 7, 23, 40):
         file = tmp_path / "late.pcap"
         file.write_bytes(conversation(blocks[begin:]))
-        frame_ = reported.rpcs(decode([str(file)], rpc_rows=True))
+        frame_ = as_polars([reported.rpcs(decode([str(file)], rpc_rows=True))])
         expected = [path if number >= begin else None for path, number in entries[begin:]]
         assert frame_["method"].to_list() == expected, begin
         labels: dict[int, set[str]] = {}

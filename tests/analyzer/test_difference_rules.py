@@ -229,10 +229,14 @@ def test_a_status_that_a_reset_stands_for() -> None:
     assert told(account(ANSWER, [TRAILERS], statuses=[(2, 1, "OK")]), account(ANSWER, [TRAILERS]), "status") == [None]
 
 
-@pytest.mark.parametrize(("ended_before", "expected"), [(True, ("late-answer", "both")), (False, None)])
-def test_trailers_that_came_too_late(ended_before: bool, expected: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize(
+    ("packet", "ended_before", "expected"),
+    [(2, True, ("late-answer", "both")), (2, False, None), (1, True, ("late-answer", "both")), (3, True, None)],
+)
+def test_trailers_that_came_too_late(packet: int, ended_before: bool, expected: tuple[str, str] | None) -> None:
+    """What we say ended the RPC comes before the trailers, or is their packet; else we may have missed them."""
     ours = account(ANSWER, [TRAILERS])
-    ours.statuses.append(Status(2, 0, 1, "DEADLINE_EXCEEDED", ended_before))
+    ours.statuses.append(Status(packet, 0, 1, "DEADLINE_EXCEEDED", ended_before))
     assert told(ours, account(ANSWER, [TRAILERS], statuses=[(2, 1, "OK")]), "status") == [expected]
 
 

@@ -6,13 +6,14 @@ import errno
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from support import COMMITTED, recorded
+from support import COMMITTED, as_polars, recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import of_tables
@@ -22,6 +23,7 @@ from grpcdiag.analyzer.decode.disk_columns import DiskColumns, gathered
 from grpcdiag.analyzer.decode.errors import MemoryLimitError, NoGrpcError, SpillError
 from grpcdiag.analyzer.selection.narrow import read as read_for_narrowing
 from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.fixtures.bench.kinds import KINDS
 from grpcdiag.reports import analysis_json
 from grpcdiag.reports.tables import rows
 
@@ -46,7 +48,7 @@ def whole(files: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame
     """The rows of RPCs as one run without any spilling gives them."""
     with monkeypatch.context() as patched:
         patched.setattr(rpc_columns, "IN_MEMORY", 1 << 40)
-        return rows.rpcs(decode(files))
+        return as_polars([rows.rpcs(decode(files))])
 
 
 @pytest.mark.parametrize("files", COMMITTED)
@@ -55,9 +57,29 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 ) -> None:
     expected = whole(files, monkeypatch)
     pieces = [rows.rpcs_of(piece) for piece in rpc_stream.stream_rpcs(files, require_rows=False)]
-    assert_frame_equal(pl.concat(pieces), expected)
-    assert_frame_equal(rows.rpcs(decode(files)), expected)
+    assert_frame_equal(as_polars(pieces), expected)
+    assert_frame_equal(as_polars([rows.rpcs(decode(files))]), expected)
     assert not list(little.iterdir())
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A capture of so many connections at once that the core reads it connection by connection."""
+    path = tmp_path_factory.mktemp("mixed") / "mixed.pcap"
+    replace(KINDS["unary-many"], together=400, piece=60_000).build(path, 24_000_000)
+    return [str(path)]
+
+
+@pytest.mark.parametrize(("step", "least", "most"), [(25_000, 16_384, 131_072), (1_000, 1, 0)])
+def test_rows_of_many_connections_come_in_the_order_of_the_capture(
+    mixed: list[str], monkeypatch: pytest.MonkeyPatch, step: int, least: int, most: int
+) -> None:
+    for name, value in {"STEP": step, "LEAST": least, "MOST": most}.items():
+        monkeypatch.setattr(rpc_stream, name, value)
+    expected = whole(mixed, monkeypatch)  # read in the order of the capture
+    pieces = [rows.rpcs_of(piece) for piece in rpc_stream.stream_rpcs(mixed)]
+    assert len(pieces) > 1
+    assert_frame_equal(as_polars(pieces), expected)
 
 
 @pytest.mark.parametrize("files", COMMITTED)
@@ -104,7 +126,8 @@ def test_rpcs_that_last_hold_up_no_memory() -> None:
 def test_narrowing_reads_the_same_rows(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [recorded(BUSY)]
     expected = whole(files, monkeypatch)
-    assert_frame_equal(rows.rpcs(read_for_narrowing(files, Selection((), None, None, None)).tables), expected)
+    read = read_for_narrowing(files, Selection((), None, None, None))
+    assert_frame_equal(as_polars([rows.rpcs(read.tables)]), expected)
 
 
 def test_a_full_disk_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:

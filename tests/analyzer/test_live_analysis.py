@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -117,6 +118,34 @@ def test_the_findings_of_all_pieces_are_those_of_the_capture() -> None:
 def test_how_a_connection_was_set_up_is_found_once() -> None:
     _, windows = cut_evenly(recorded("wild/connect-syn-retry.pcap.zst"), 5)
     assert [[one.id for one in window.analyze().findings] for window in windows] == [[], ["slow-connect"], [], [], []]
+
+
+def test_failed_calls_behind_a_silent_connection_are_analyzed() -> None:
+    path = recorded("rpc-errors.pcap")
+    data = Path(path).read_bytes()
+    seconds, fraction, captured, length = struct.unpack_from("<IIII", data, 24)
+    packet = bytearray(data[40 : 40 + captured])
+    packet[34] ^= 1  # the client's port
+    silent = struct.pack("<IIII", seconds - 13, fraction, captured, length) + packet
+    with piped(data[:24] + silent + data[24:]) as pipe, LiveCapture(pipe, history=2) as live:
+        live.read_until((seconds - 5) * 10**9)
+        live.cut()
+        while live.read(60):
+            pass
+        live.cut()
+        last, both = live.window(1), live.window(2)
+    assert len(last.tables.connections.first_packet) == 1
+    assert len(last.tables.repeats.connection) == len(both.tables.repeats.connection) > 0
+    expected = [one.id for one in of_tables(decode([path], rpc_rows=False)).findings]
+    assert [one.id for one in last.analyze().findings] == expected
+
+
+def test_pieces_without_room_are_told() -> None:
+    window = msgspec.structs.replace(read_whole(recorded("rpc-errors.pcap")), missing=3)
+    assert (
+        "the first 3 pieces of the window are left out: the others take all the room"
+        in window.analyze().quality.warnings
+    )
 
 
 def test_what_is_no_capture_is_refused() -> None:

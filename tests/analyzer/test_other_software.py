@@ -49,6 +49,9 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["No packet of server 10.77.2.1 arrived for 3,180 ms"],
     },
     "grpcio-retries": {"verdict": ["retry-storm"], "statuses": {"OK": 20, "UNAVAILABLE": 40}},
+    "grpc-go-lock": {"verdict": ["server-concurrency-limit"]},
+    "grpc-js-blocked-loop": {"verdict": ["synchronised-stall"]},
+    "grpcio-blocked-loop": {"verdict": ["server-concurrency-limit"]},
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
     "grpclib-deadline": {
         "verdict": ["deadline-exceeded"],

@@ -176,13 +176,19 @@ def test_a_host_without_free_processors_is_told(case: Case, waited_us: int, whol
     ("ran", "ready", "throttled", "told"),
     [
         (100, 999, 0, None),
-        (100, 1_000, 0, "in 10.0 s the command's threads ran for 100 ms and were ready for 1.00 s (schedstat)"),
+        (100, 1_000, 0, "in 10.0 s the command's threads ran for 100 ms and waited 1.00 s for a processor (schedstat)"),
         (1, 999, 0, None),
         (5_000, 0, 999, None),
-        (5_000, 90_000, 1_000, "a CPU quota stopped the command's threads for 1.00 s in 10.0 s (cpu.stat)"),
+        (
+            5_000,
+            90_000,
+            1_000,
+            "a CPU quota stopped threads of the command's cgroup for 1.00 s in 10.0 s, added up over "
+            "processors (cpu.stat)",
+        ),
     ],
 )
-def test_threads_that_were_ready_far_longer_than_they_ran_are_told(
+def test_threads_that_had_no_processor_are_told(
     case: Case, ran: int, ready: int, throttled: int, told: str | None
 ) -> None:
     times = {"elapsed_ns": 10_000 * MS, "ran_ns": ran * MS, "ready_ns": ready * MS, "throttled_ns": throttled * MS}
@@ -192,6 +198,22 @@ def test_threads_that_were_ready_far_longer_than_they_ran_are_told(
     assert found == ([f"{told}: {record}"] if told else [])
     assert analysis.recording is not None and analysis.recording.threads is not None
     assert analysis.recording.threads.ready_ns == ready * MS
+
+
+@pytest.mark.parametrize(("processors", "told"), [(None, True), (0.2, True), (1.5, False)])
+def test_throttled_time_of_several_processors_is_no_longer_time(
+    case: Case, processors: float | None, told: bool
+) -> None:
+    """A tenth of 10 s of one processor, a twentieth of two."""
+    times = {
+        "elapsed_ns": 10_000 * MS,
+        "ran_ns": 0,
+        "ready_ns": 0,
+        "throttled_ns": 1_000 * MS,
+        "processors": processors,
+    }
+    notes = case.analyse(threads=times).quality.warnings
+    assert any("CPU quota" in note for note in notes) == told
 
 
 def test_an_endless_time_is_refused(case: Case) -> None:

@@ -44,6 +44,18 @@ def test_what_a_process_record_explains_is_no_second_warning(cause: str, severit
     assert [(f.part_of, f.severity) for f in linked if f.id == "client-idle-gap"] == [(cause, severity)]
 
 
+def test_a_process_record_explains_one_side_and_its_connections() -> None:
+    stall = finding("synchronised-stall", metrics={"side": "server"}, scope=Scope((0, 1), ()))
+    for side, connections, expected in (
+        ("client", (0, 1), (None, "warning")),  # whose threads were not recorded
+        ("server", (0,), ("cpu-quota", "warning")),  # of the other connection nothing is explained
+        ("server", (0, 1), ("cpu-quota", "info")),
+    ):
+        quota = finding("cpu-quota", metrics={"side": side}, scope=Scope(connections, ()))
+        (linked,) = [f for f in link_findings([quota, stall], ABOUTS) if f.id == stall.id]
+        assert (linked.part_of, linked.severity) == expected
+
+
 @pytest.mark.parametrize(
     "cause",
     [finding("shared-connection", scope=Scope((1,), ())), finding("shared-connection", severity="info")],

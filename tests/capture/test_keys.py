@@ -73,6 +73,16 @@ def test_embedded_secrets_decrypt_the_same_packets(tmp_path: Path) -> None:
     assert packets[0] == packets[1]
 
 
+def test_others_may_read_the_capture_but_not_its_key_log(tmp_path: Path) -> None:
+    output = Output(tmp_path / "run.pcap", None, 0o644, None)
+    descriptor, _ = output.keys()
+    os.write(descriptor, LINE.encode())
+    assert output.publish() == ([str(tmp_path / "run.pcap")], [])
+    output.discard()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"run.pcap": 0o644, "run.pcap.grpcdiag-keys": 0o600}
+
+
 @pytest.mark.parametrize("option", ["--keys", "--embed-keys"])
 def test_the_command_writes_its_secrets(option: str, home: Path) -> None:
     """As the user who called sudo; a key log of an earlier recording goes."""

@@ -17,7 +17,7 @@ from support import REPOSITORY, run_here, wait_until
 from grpcdiag.capture import containers, namespaces, savefile, tools
 from grpcdiag.capture.errors import UsageError
 
-WEB, DB, OLD = ("0a" * 32, "0b" * 32, "0c" * 32)
+WEB, DB, OLD, TWICE = ("0a" * 32, "0b" * 32, "0c" * 32, "0d" * 32)
 CGROUPS = {
     1: "0::/init.scope",
     20: f"12:pids:/docker/{WEB}\n1:name=systemd:/docker/{WEB}",
@@ -28,8 +28,15 @@ CGROUPS = {
     50: f"0::/kubepods.slice/kubepods-pod2.slice/crio-{'2a' * 32}.scope",
     60: f"0::/machine.slice/libpod-{'3a' * 32}.scope/container",
     70: "0::/default/redis-1",
+    10: f"0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-{WEB}.scope",
+    22: f"0::/docker/{WEB}/kubelet.slice/cri-containerd-{'4a' * 32}.scope",
+    80: f"0::/docker/{TWICE}",
+    81: f"0::/system.slice/delegated.service/docker-{TWICE}.scope",
 }
-"""What /proc/PID/cgroup has in containers of Docker, containerd, CRI-O, podman and ctr."""
+"""What /proc/PID/cgroup has in containers of Docker, containerd, CRI-O, podman and ctr.
+
+10 and 81 are of users who gave their cgroups the ids of others; 22 is in a container inside a container.
+"""
 SPACES = {41: 40, 21: 20}
 """Processes in the network namespace of another one."""
 TASKS = "run/containerd/io.containerd.runtime.v2.task"
@@ -71,7 +78,16 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("text", "pid"),
     [
-        *[("web", 20), ("db", 30), (WEB, 20), (WEB[:12], 20), ("shop-7f", 40), ("cart", 40), ("1b1b1b1b", 40)],
+        *[
+            ("web", 20),
+            ("db", 30),
+            (WEB, 20),
+            (WEB[:12], 20),
+            ("shop-7f", 40),
+            ("cart", 40),
+            ("1b1b1b1b", 40),
+            ("4a4a4a", 22),
+        ],
         *[("redis", 70), ("redis-1", 70), ("pay-0", 50), ("pod_web", 60), ("3a3a3a", 60)],
     ],
 )
@@ -95,8 +111,32 @@ def test_one_name_of_several_containers(root: Path, tmp_path: Path) -> None:
         path = tmp_path / f"{TASKS}/k8s.io/{id_}/config.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"annotations": {"io.kubernetes.cri.container-name": "app"}}))
-    with pytest.raises(UsageError, match="several containers: 0a0a0a0a0a0a, 0b0b0b0b0b0b"):
+    why = r"several network namespaces: 0a0a0a0a0a0a \(process 20\), 0b0b0b0b0b0b \(process 30\)"
+    with pytest.raises(UsageError, match=why):
         containers.find("app", str(tmp_path))
+
+
+def test_one_id_in_several_network_namespaces(root: Path) -> None:
+    """Whoever may make a cgroup may give it the id of another container, and a process number may be lower."""
+    with pytest.raises(UsageError, match=r"0d0d0d0d0d0d \(process 80\), 0d0d0d0d0d0d \(process 81\)"):
+        containers.find(TWICE[:12], str(root))
+
+
+def test_a_container_whose_name_is_the_id_of_another(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "proc").symlink_to(root / "proc")
+    path = tmp_path / f"var/lib/docker/containers/{DB}/config.v2.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"ID": DB, "Name": f"/{WEB[:12]}"}))
+    with pytest.raises(UsageError, match="several network namespaces"):
+        containers.find(WEB[:12], str(tmp_path))
+
+
+def test_processes_whose_namespace_is_hidden_are_of_one(root: Path, tmp_path: Path) -> None:
+    """An ordinary user cannot read it: entering then says what is missing."""
+    for pid in (20, 21):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/cgroup").write_text(CGROUPS[pid])
+    assert containers.find(WEB, str(tmp_path)) == 20
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port
 from support import wait_until
 
 from grpcdiag.analyzer.processes.record import RecordError, read_record
-from grpcdiag.capture import ending, processes, recording
+from grpcdiag.capture import ending, processes, recording, thread_times
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan
 from grpcdiag.capture.tcpdump import Rotation
@@ -502,6 +502,20 @@ def test_every_user_learns_how_long_the_threads_of_a_command_and_its_children_ra
         again = times.describe()
         assert again and again["ran_ns"] - found["ran_ns"] < 50_000_000, "what was counted is not counted again"
         running.communicate(b"\n")
+
+
+def test_a_command_with_too_many_threads_is_looked_at_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    times, looks = ThreadTimes(os.getpid()), list[int]()
+
+    def list_threads(pid: int) -> list[tuple[int, Path]]:
+        looks.append(pid)
+        return [(pid, Path("/proc/self"))]
+
+    monkeypatch.setattr(thread_times, "MOST_THREADS", 0)
+    monkeypatch.setattr(thread_times, "_list_threads", list_threads)
+    times.look()
+    times.look()
+    assert looks == [os.getpid()] and times.describe() is None
 
 
 def test_without_a_record_of_threads_their_times_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

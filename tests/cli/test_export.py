@@ -9,10 +9,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from pyarrow.parquet import ParquetFile
 from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, run_here, synthetic, wait_until
 from test_hostile_names import NASTY, OBEYED
 from typer.testing import CliRunner
@@ -20,13 +23,13 @@ from typer.testing import CliRunner
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.cli import app
 from grpcdiag.cli.export import Table
-from grpcdiag.cli.support.tables import Format, write_rows
 from grpcdiag.files.atomic_file import replacing_in
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports.tables.columns import TABLES, columns
-from grpcdiag.reports.tables.parquet import write_parquet
+from grpcdiag.reports.tables.frame import Frame, Numbers
+from grpcdiag.reports.tables.writing import write_rows
 
 COMMANDS = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 EXAMPLE = recorded("rtt205-go-16000.pcap")
@@ -204,22 +207,23 @@ def test_names_of_strangers_are_escaped(tmp_path: Path) -> None:
 
 
 def test_pieces_become_row_groups_and_nothing_is_lost() -> None:
-    pieces = [pl.DataFrame({"packet": range(n, n + 1000)}, schema={"packet": pl.UInt32}) for n in range(0, 5000, 1000)]
+    numbers = np.arange(200_000, dtype=np.uint32)
+    pieces = [Frame({"packet": Numbers(numbers[n : n + 1000])}) for n in range(0, len(numbers), 1000)]
     out = io.BytesIO()
-    names, rows = write_parquet(iter(pieces), out, "packets")
-    assert (names, rows) == (["packet"], 5000)
-    assert pl.read_parquet(io.BytesIO(out.getvalue()))["packet"].to_list() == list(range(5000))
+    names, rows = write_rows(iter(pieces), "parquet", out, "packets")
+    assert (names, rows) == (["packet"], 200_000)
+    file = ParquetFile(out)
+    assert file.metadata.num_row_groups == 4
+    assert file.read()["packet"].to_pylist() == numbers.tolist()
 
 
 def test_an_error_while_rows_are_made_comes_through() -> None:
-    """Polars asks for the rows in a thread of its own."""
-
-    def broken() -> object:
-        yield pl.DataFrame({"packet": [1]})
+    def broken() -> Iterator[Frame]:
+        yield Frame({"packet": Numbers(np.array([1]))})
         raise FileNotFoundError("gone")
 
     with pytest.raises(FileNotFoundError, match="gone"):
-        write_rows(broken(), Format.parquet, io.BytesIO(), "packets")  # type: ignore[arg-type]
+        write_rows(broken(), "parquet", io.BytesIO(), "packets")
 
 
 def test_a_column_without_a_sentence_is_refused() -> None:

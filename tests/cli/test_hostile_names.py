@@ -9,6 +9,7 @@ import pytest
 from support import run_here
 
 from grpcdiag.analyzer.decode import runner
+from grpcdiag.analyzer.sidecar.names import key_logs
 from grpcdiag.cli.support import common
 from grpcdiag.cli.support.common import say
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -84,3 +85,11 @@ def test_a_key_log_without_an_end_is_read_in_part(tmp_path: Path, monkeypatch: p
     assert common.how((), None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
     (tmp_path / "keys").write_bytes(b"CLIENT_RANDOM 00 11")
     assert common.how((), None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"
+
+
+def test_key_logs_beside_captures_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "KEY_LOG_BYTES", 1 << 20)
+    files = [str(tmp_path / f"{name}.pcap") for name in ("one", "two", "three")]
+    for file in files:
+        Path(key_logs(file)[0]).write_bytes(bytes(1 << 19))
+    assert len(common.how(files, None, None)["keylog"]) == (1 << 20) + 2

@@ -30,7 +30,7 @@ HEAVY = {
     "asyncio",
     "numpy.ma",
 }
-TABLES = HEAVY - {"polars", "numpy.ma"}
+TABLES = HEAVY - {"numpy.ma"}
 OTHER_COMMANDS = {f"grpcdiag.cli.{name}" for name in ("attach", "scrub", "fleet", "capture", "export", "verify", "lab")}
 NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     "version": (

@@ -60,7 +60,7 @@ for arguments in runs:
 sys.stdout = sys.__stdout__
 print(json.dumps(told))
 """
-LIBRARIES = "asyncio multiprocessing numpy polars jinja2 pyarrow.parquet rich.progress rich.table shutil subprocess "
+LIBRARIES = "asyncio multiprocessing numpy jinja2 pyarrow.parquet rich.progress rich.table shutil subprocess "
 LIBRARIES += "tempfile typer.testing typer.rich_utils socket uuid platform xml.etree.ElementTree"
 NOT_MACOS = "os.O_PATH os.sched_getaffinity os.pidfd_open signal.sigtimedwait signal.pidfd_send_signal"
 NOT_WINDOWS = (

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from measured import find_capture
-from support import PATIENCE_S, grpcdiag, recorded, run_here, synthetic
+from support import PATIENCE_S, as_polars, grpcdiag, recorded, run_here, synthetic
 from test_hostile_names import NASTY, OBEYED
 
 from grpcdiag.analyzer.decode.decode import decode
@@ -85,7 +85,7 @@ def test_every_rpc_is_a_span(capture: str, tmp_path: Path) -> None:
     spans = export(capture, tmp_path / "spans.json")
     found, _ = split(spans)
     tables = decode([capture])
-    table = rows.rpcs(tables)
+    table = as_polars([rows.rpcs(tables)])
     assert len(found) == len(table)
     assert len({span["spanId"] for span in spans}) == len(spans)
     for span, rpc in zip(found, table.to_dicts(), strict=True):
@@ -112,7 +112,7 @@ def test_every_rpc_is_a_span(capture: str, tmp_path: Path) -> None:
 def test_blocked_intervals_lie_inside_their_rpc(capture: str, tmp_path: Path) -> None:
     found, children = split(export(capture, tmp_path / "spans.json"))
     of_stream = {(values(span)["grpcdiag.connection"], values(span)["grpcdiag.stream"]) for span in found}
-    waits = rows.waits(decode([capture]))
+    waits = as_polars([rows.waits(decode([capture]))], "waits")
     mine = waits.filter(
         pl.struct("connection", "stream").map_elements(lambda x: tuple(x.values()) in of_stream, pl.Boolean)
     )
@@ -251,7 +251,7 @@ def test_events_beyond_the_first_ones_are_left_out(tmp_path: Path, monkeypatch: 
 def test_retransmissions_are_events_of_the_rpcs_that_they_happen_in(tmp_path: Path) -> None:
     capture = synthetic("loss-fires-response").file
     found, _ = split(export(capture, tmp_path / "spans.json"))
-    packets = pl.concat(rows.read_pieces([capture], "packets")).filter(pl.col("note") == "retransmission")
+    packets = as_polars(rows.read_pieces([capture], "packets"), "packets").filter(pl.col("note") == "retransmission")
     assert len(packets) > 0
     for span in found:
         start, end = times(span)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import typer
@@ -23,6 +24,7 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.cli.support.pager import paged
 from grpcdiag.reports.tables import choose
 from grpcdiag.reports.tables.choose import Choice, ChoiceError, Chosen
+from grpcdiag.reports.tables.frame import Frame, Numbers, Parts, Texts, number_texts
 from grpcdiag.reports.tables.glance import BAR, LETTERS, Glance, draw_bar, shorten
 from grpcdiag.reports.tables.headings import VIEWS
 
@@ -60,7 +62,7 @@ def test_a_table_fits_the_width(table: str, name: str, width: int) -> None:
         assert f"{left_out} more columns: --columns all, or --format csv" in outcome.err
 
 
-def extreme(name: str, table: str) -> pl.Series:
+def extreme(name: str, table: str) -> Numbers | Texts | Parts:
     """A value that is as wide as any."""
     numbers = {"connection": 32_767, "stream": 2**31 - 1, "flags": 255, "index": 2**32 - 1}
     texts = {
@@ -70,17 +72,17 @@ def extreme(name: str, table: str) -> pl.Series:
         "status": "FAILED_PRECONDITION",
     }
     if name == "budget":
-        return pl.Series(name, [{"server": 1}])
+        return Parts(np.array([[1]]), ["server"])
     if name.endswith("_ns"):
-        return pl.Series(name, [99_999_999_999_999 if name.endswith("time_ns") else 999_000_000])
+        return Numbers(np.array([99_999_999_999_999 if name.endswith("time_ns") else 999_000_000]))
     if name in texts or name in ("method", "client", "server", "note") or (name, table) == ("flags", "packets"):
-        return pl.Series(name, [texts.get(name, "long" * 100)])
-    return pl.Series(name, [numbers.get(name, 10**10 if "bytes" in name else 2**32 - 1)])
+        return number_texts([texts.get(name, "long" * 100)])
+    return Numbers(np.array([numbers.get(name, 10**10 if "bytes" in name else 2**32 - 1)]))
 
 
 @pytest.mark.parametrize("table", VIEWS)
 def test_the_widest_values_fit_80_columns(table: str) -> None:
-    frame = pl.DataFrame([extreme(name, table) for name in VIEWS[table].columns.values()])
+    frame = Frame({name: extreme(name, table) for name in VIEWS[table].columns.values()})
     glance = Glance(table, Choice(), Origin(), str, 80)
     cells = glance.make_cells(frame)
     glance.fit(len(VIEWS[table].columns))
@@ -165,9 +167,10 @@ def test_worst() -> None:
     assert run_here("frames", recorded(ERRORS), "--worst", "5").code == 2, "frames have no duration"
 
 
-def pieces(number: int) -> list[pl.DataFrame]:
+def pieces(number: int) -> list[Frame]:
     """Rows of packets in pieces of ten."""
-    return [pl.DataFrame({"packet": range(n, n + 10), "time_ns": [n] * 10}) for n in range(0, number, 10)]
+    packets = np.arange(number)
+    return [Frame({"packet": Numbers(packets[n : n + 10])}) for n in range(0, number, 10)]
 
 
 @pytest.mark.parametrize(("sort", "limit", "kept"), [("-packet", 5, [999, 998, 997, 996, 995]), ("packet", 2, [0, 1])])
@@ -178,13 +181,13 @@ def test_sorting_keeps_no_more_than_is_shown(
     held: list[int] = []
     find_first = Chosen._find_first
 
-    def note(self: Chosen, waiting: Sequence[pl.DataFrame], by: str, most: int) -> pl.DataFrame:
+    def note(self: Chosen, waiting: Sequence[Frame], by: str, most: int) -> Frame:
         held.append(sum(map(len, waiting)))
         return find_first(self, waiting, by, most)
 
     monkeypatch.setattr(Chosen, "_find_first", note)
     chosen = Chosen(pieces(1000), "packets", Choice(sort=sort, limit=limit), Origin(), count=True)
-    assert [row for piece in chosen for row in piece["packet"]] == kept
+    assert [row for piece in chosen for row in piece.columns["packet"].to_list()] == kept
     assert chosen.rows == 1000
     assert len(held) > 10
     assert max(held) <= 30

@@ -148,7 +148,7 @@ def test_other_answers_are_no_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "says"),
-    [(1, "10.0.0.9 did: host unreachable (ICMP type 3 code 1)"), (13, "prohibited (ICMP type 3 code 13)")],
+    [(1, "10.0.0.9 reports host unreachable (ICMP type 3 code 1)"), (13, "prohibited (ICMP type 3 code 13)")],
 )
 def test_an_icmp_error_for_a_syn_counts_at_once(tmp_path: Path, code: int, says: str) -> None:
     syn = packet(START_NS, 41_000, SYN)
@@ -172,7 +172,7 @@ def test_errors_of_different_words_are_told_apart(tmp_path: Path) -> None:
     tables = decode([path])
     assert tables.icmp_errors.messages.tolist() == [1, 1, 1]
     more = replace(tables, capture={**tables.capture, "icmp_errors_not_listed": 7})
-    assert "7 ICMP errors are beyond the number that is kept, and not reported" in figures.quality(more).warnings
+    assert "7 ICMP errors are more than are reported" in figures.quality(more).warnings
 
 
 def test_two_reports_about_one_attempt_are_named(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_two_reports_about_one_attempt_are_named(tmp_path: Path) -> None:
     path = file_of(tmp_path, [syn, icmp_error(syn, MS, 1), icmp_error(syn, 2 * MS, 13)])
     finding = the_finding(detector, [path])
     assert finding.metrics["attempts"] == 1
-    assert "host unreachable (ICMP type 3 code 1) and 10.0.0.9 did: communication" in finding.title
+    assert "host unreachable (ICMP type 3 code 1) and 10.0.0.9 reports communication" in finding.title
     assert [shown.packet for shown in finding.evidence] == [1, 2, 3]
 
 
@@ -201,7 +201,7 @@ def test_a_firewall_that_answers_for_the_server(tmp_path: Path) -> None:
     path = recorded("wild/icmp-rejected.pcap.zst")
     analysis = json.loads(grpcdiag("analyze", path, "--json").text)
     assert analysis["verdict"]["finding"] == "connect-failure"
-    assert "10.71.1.1 did: communication administratively prohibited" in analysis["verdict"]["text"]
+    assert "10.71.1.1 reports communication administratively prohibited" in analysis["verdict"]["text"]
     evidence_is_in_the_packets(the_finding(detector, [path]), [path])
 
 

@@ -83,6 +83,13 @@ def test_the_code_decides_only_about_a_reset_of_the_server(tmp_path: Path, side:
     assert (found.metrics["deadline_exceeded_rpcs"] if found else 0) == missed
 
 
+def test_a_late_reset_of_the_server_is_no_response(tmp_path: Path) -> None:
+    found = must(deadline_exceeded, played(given_up(90 * MS, side="server", code=2), tmp_path))
+    ends = [shown.what for shown in found.evidence if "grpc-timeout" in shown.what]
+    assert ends
+    assert all("RST_STREAM INTERNAL_ERROR from the server after its grpc-timeout" in end for end in ends)
+
+
 def test_a_deadline_of_grpclib() -> None:
     """Of 20 calls 5 were reset with NO_ERROR when their `grpc-timeout` had passed."""
     tables = decode([recorded("wild/grpclib-deadline.pcap.zst")])

@@ -17,7 +17,7 @@ from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/plateau", "wild/grpcio-workers"]
+FIRES_ON = ["wild/plateau", "wild/grpcio-workers", "wild/grpcio-blocked-loop", "wild/grpc-go-lock"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/plateau-none-control",
@@ -25,6 +25,7 @@ QUIET_ON = [
     "wild/tail-calls",
     "wild/gc-server",
     "wild/nginx-mcs4",
+    "wild/grpc-js-blocked-loop",
 ]
 """Recorded captures on which it must not."""
 
@@ -64,6 +65,22 @@ def test_a_pool_of_three_threads_on_two_connections() -> None:
     finding = the_finding(detector, [recorded("wild/grpcio-workers.pcap.zst")])
     assert (finding.metrics["limit"], len(finding.scope.connections)) == (3, 2)
     assert 30 * MS < int(finding.metrics["service_time_p50_ns"]) < 34 * MS
+
+
+@pytest.mark.parametrize("name", ["wild/grpcio-blocked-loop", "wild/grpc-go-lock"])
+def test_one_call_at_a_time_in_any_order(name: str) -> None:
+    """An event loop of grpc.aio that handlers block, and a lock in Go: 20 ms each, 12 callers on 4 connections."""
+    finding = the_finding(detector, [recorded(f"{name}.pcap.zst")])
+    assert (finding.metrics["limit"], finding.metrics["most_open_calls"]) == (1, 12)
+    assert 20 * MS < int(finding.metrics["service_time_p50_ns"]) < 22 * MS
+    assert "event loop" in finding.verdict
+
+
+@pytest.mark.parametrize(("even", "fires"), [(0.9, True), (0.99, False)])
+def test_one_at_a_time_needs_even_intervals(even: float, fires: bool) -> None:
+    """The shortest intervals of `grpc-go-lock` are 20.1 ms, the median 21.3; some calls took less than 3 of them."""
+    answer = found(detector, [recorded("wild/grpc-go-lock.pcap.zst")], even=even)
+    assert (answer and answer.metrics["limit"]) == (1 if fires else None)
 
 
 def test_more_rows_do_not_change_it() -> None:

@@ -242,6 +242,10 @@ def test_the_verdict_has_the_share_of_the_method_that_it_names(tmp_path: Path) -
     assert found.metrics["server_time_share"] == pytest.approx(4 * server / whole)
     assert found.metrics["slow_methods"] == 2
     assert found.verdict.startswith(f"{3 * server / whole:.0%} of the RPC time is in ")
+    unknown = tuple(replace(each, name=None) for each in (method, longer))
+    found = must(server_latency, replace(both, methods=unknown))
+    assert found.verdict.startswith(f"{4 * server / whole:.0%} of the RPC time is in ")
+    assert "to respond to a method whose name is not known" in found.verdict
 
 
 def test_several_servers_of_a_method_are_counted() -> None:

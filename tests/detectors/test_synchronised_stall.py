@@ -46,7 +46,7 @@ def test_a_stopped_server_is_named_and_its_tail_is_a_part_of_it() -> None:
     assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.1)  # less the ACK of what came before
     assert finding.metrics["rpcs_waiting"] == 30
     assert finding.lost_ns == pytest.approx(30 * 300 * MS, rel=0.1)
-    assert "server 10.77.188.2 was paused 5 times" in finding.title
+    assert "server 10.77.188.2 was unresponsive 5 times" in finding.title
     assert "they come every 2,010 ms" in finding.title
     assert analysis.verdict.finding == detector.ID
     tail = next(f for f in analysis.findings if f.id == "server-latency")
@@ -59,7 +59,7 @@ def test_a_stopped_client_is_named_by_its_late_pings() -> None:
     finding = the_finding(detector, files)
     assert (finding.severity, finding.lost_ns, finding.metrics["late_pings"]) == ("warning", None, 3)
     assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.06)
-    assert finding.title.startswith("client 10.77.232.1 was paused 3 times")
+    assert finding.title.startswith("client 10.77.232.1 was unresponsive 3 times")
     assert "before their first packet" in finding.explanation
     evidence_is_in_the_packets(finding, files)
 
@@ -67,7 +67,7 @@ def test_a_stopped_client_is_named_by_its_late_pings() -> None:
 def test_a_client_without_cpu_time_is_named_and_not_its_server() -> None:
     """A quota of 3.5 ms per 100 ms."""
     finding = the_finding(detector, [recorded("wild/cpu-client.pcap.zst")])
-    assert finding.title.startswith("client 10.77.83.1 was paused")
+    assert finding.title.startswith("client 10.77.83.1 was unresponsive")
     assert int(finding.metrics["longest_stall_ns"]) < 100 * MS
 
 
@@ -144,11 +144,11 @@ def test_c_core_clients_read_no_pings_while_no_call_is_open() -> None:
 def test_only_a_late_ping_proves_a_pause() -> None:
     tables = decode([synthetic(SERVER).file])
     unproved = must(detector, tables)
-    assert "paused 3" not in unproved.title + unproved.verdict
+    assert "unresponsive 3" not in unproved.title + unproved.verdict
     assert "with everything in flight" in unproved.verdict
     stalls = tables.stalls
     late = changed(tables, "stalls", ping_packet=stalls.resumed_at_packet, ping_time_ns=stalls.start_time_ns)
-    assert must(detector, late).title.startswith("server 10.0.0.2 was paused 3 times")
+    assert must(detector, late).title.startswith("server 10.0.0.2 was unresponsive 3 times")
     alone = must(detector, changed(late, "stalls", waiting=np.ones_like(stalls.waiting)))
     assert "everything in flight" not in alone.verdict
     assert (alone.lost_ns, alone.share, alone.metrics["rpcs_waiting"]) == (None, None, 0)
@@ -232,7 +232,7 @@ def test_recorded_threads_say_whether_a_process_was_paused_or_busy() -> None:
     )
     assert ran.title.startswith("server 10.77.188.2 was busy 5 times")
     assert ran.verdict.endswith("its threads ran in 100% of it: profile it.")
-    assert "process was paused" not in ran.explanation
+    assert "its event loop is blocked. " in ran.explanation and "busy" in ran.title
     assert waited.title == before.title
     assert waited.verdict.endswith("its threads were stopped by a CPU quota in 100% of it: raise the quota.")
     assert 5 * 300 * MS < int(waited.metrics["thread_throttled_ns"]) < 31 * 400 * MS

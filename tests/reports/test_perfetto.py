@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ALL_CAPTURES, RECORDED, recorded, run_here, synthetic
+from support import ALL_CAPTURES, RECORDED, as_polars, recorded, run_here, synthetic
 from traces import COUNTER, Event, Parsed, parse
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
@@ -108,7 +108,7 @@ def test_what_the_viewer_sorts_by_name_sorts_by_number() -> None:
 def test_rpcs_carry_what_the_table_says() -> None:
     _, read, trace = example()
     zero = read.tables.capture["first_time_ns"]
-    for call, row in zip(trace.of("rpc"), rpcs(read.tables).to_dicts(), strict=True):
+    for call, row in zip(trace.of("rpc"), as_polars([rpcs(read.tables)]).to_dicts(), strict=True):
         assert (call.name, call.at + zero, call.duration) == (row["method"], row["start_time_ns"], row["duration_ns"])
         for key in ("status", "stream", "request_bytes", "response_bytes", "first_packet", "last_packet", "complete"):
             assert call.notes[key] == row[key], key
@@ -117,12 +117,12 @@ def test_rpcs_carry_what_the_table_says() -> None:
 
 def test_waits_carry_their_windows_and_packets() -> None:
     _, read, trace = example()
-    for wait, row in zip(trace.of("wait"), waits(read.tables).to_dicts(), strict=True):
+    for wait, row in zip(trace.of("wait"), as_polars([waits(read.tables)], "waits").to_dicts(), strict=True):
         assert wait.name == row["cause"]
         for key in set(wait.notes) - {"congestion_window_measured"}:
             assert wait.notes[key] == row[key], key
     arrows = [(event.notes["packet"], event.name) for event in trace.of("release")]
-    expected = waits(read.tables).select("released_by_packet", "resumed_at_packet").rows()
+    expected = as_polars([waits(read.tables)], "waits").select("released_by_packet", "resumed_at_packet").rows()
     assert arrows == [pair for a, b in expected for pair in ((a, "releases"), (b, "resumes"))]
 
 

@@ -199,6 +199,12 @@ impl Clock {
         then
     }
 
+    /// The times of the first and the last packet that are kept, as recorded.
+    pub fn kept_times(&self) -> Option<(i64, i64)> {
+        let kept = &self.pause.as_ref()?.kept;
+        Some((kept.first()?.time_ns, kept.last()?.time_ns))
+    }
+
     /// The packets that were kept, to be read now.
     pub fn take(&mut self) -> Vec<Kept> {
         let kept = self.pause.take().map(|pause| pause.kept).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The decoding core of grpcdiag: capture bytes to columnar tables.
 //!
 //! A layer knows the layers below it and never one above: `capture_file`, `packet`, `tcp`, `tls`, `http1`, `http2`, `grpc`, `waits`,
-//! `connection`, `run`. All write to `store`. `processes` reads another kind of file. Only this file and `python` know Python.
+//! `connection`, `run`. All write to `store`. `processes` reads another kind of file, and `rows` writes tables. Only this file and `python` know Python.
 
 pub mod at;
 pub mod capture_file;
@@ -14,6 +14,7 @@ pub mod limits;
 pub mod packet;
 pub mod processes;
 mod python;
+pub mod rows;
 pub mod run;
 pub mod scrub;
 pub mod store;

@@ -157,8 +157,12 @@ pub const BARE_CONNECTIONS: usize = 16_384;
 /// second their payload has a third of a second to come.
 pub const BARE_UNLISTED: usize = 32_768;
 /// Time without a packet after which a live run forgets a connection, nanoseconds: 2 hours, after which TCP's keep-alive asks
-/// whether the peer is there (RFC 9293 section 3.8.4, Linux `net.ipv4.tcp_keepalive_time`).
-pub const LIVE_IDLE: i64 = 7_200_000_000_000;
+/// whether the peer is there, 9 times 75 s for its answer (RFC 9293 section 3.8.4, Linux `net.ipv4.tcp_keepalive_time`, `_probes`
+/// and `_intvl`), and 125 s more.
+pub const LIVE_IDLE: i64 = 8_000_000_000_000;
+/// Bytes that the pieces of a live run take together, but for the last one: the oldest are dropped for it. A window takes as much
+/// again while it is shown.
+pub const LIVE_BYTES: usize = 256 << 20;
 /// Packets that a live run numbers before it begins anew, as with another capture: 6 hours at 200,000 packets a second.
 pub const LIVE_PACKETS: u32 = 4_294_967_294;
 /// Time for which a live run waits for the answer to a DNS question, nanoseconds: 30 s, the longest timeout of resolv.conf(5).

@@ -29,6 +29,7 @@ mod live;
 mod processes;
 mod results;
 mod scrubbing;
+mod writing;
 
 use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cannot_open};
@@ -37,6 +38,7 @@ use live::Live;
 use processes::{ProcessRecord, TracePages};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
+use writing::RowWriter;
 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -46,6 +48,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Annotating>()?;
     module.add_class::<TracePages>()?;
     module.add_class::<ProcessRecord>()?;
+    module.add_class::<RowWriter>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
@@ -87,7 +90,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, sorts_rpcs=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -95,6 +98,7 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
+        sorts_rpcs: bool,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -126,6 +130,7 @@ impl Run {
             packets,
             unlisted_packets,
             rpc_rows,
+            sorts_rpcs,
             acts,
             errors,
             file_times,
@@ -198,7 +203,8 @@ impl Run {
         let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
         let settled = cx.settled_rpcs();
         let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
-        let taken = cx.take_rpcs(if rows < least { 0 } else { rows });
+        let rows = if rows < least { 0 } else { cx.rpc_order.cut(rows) };
+        let taken = cx.take_rpcs(rows);
         rpc_rows(py, taken)
     }
 

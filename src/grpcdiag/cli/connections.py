@@ -10,12 +10,11 @@ from .support.tables import row_command
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import polars as pl
-
     from ..analyzer.decode.runner import Origin
+    from ..reports.tables.frame import Frame
 
 
-def _read_pieces(files: list[str], _: str, origin: Origin, **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], _: str, origin: Origin, **how: Any) -> Iterable[Frame]:
     from ..analyzer.decode.decode import decode
     from ..reports.tables import rows
 

@@ -26,13 +26,11 @@ from .support.common import (
     writing,
 )
 from .support.sidecar import find_sidecar
-from .support.tables import Format as RowFormat
-from .support.tables import read_pieces, write_rows
+from .support.tables import read_pieces
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..analyzer.decode.runner import DecodeOptions, Progress
+    from ..reports.tables.frame import Frame
 
 
 class Format(StrEnum):
@@ -121,12 +119,14 @@ def _export(
     files: list[str], chosen: DecodeOptions, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
 ) -> dict[str, int]:
     """Write the tables and return their numbers of rows; exit with 2 if a file cannot be written."""
+    from ..reports.tables.writing import write_rows
+
     written: dict[str, int] = {}
     described: dict[str, list[str]] = {}
 
-    def write(table: str, pieces: Iterable[pl.DataFrame], make: Callable[[str], IO[bytes]]) -> None:
+    def write(table: str, pieces: Iterable[Frame], make: Callable[[str], IO[bytes]]) -> None:
         with make(f"{table}.{format_}") as out:
-            names, written[table] = write_rows(pieces, RowFormat(format_), out, table)
+            names, written[table] = write_rows(pieces, format_, out, table)
         described[table] = names
 
     with writing(output), replacing_in(output, parents=True) as make:
@@ -143,7 +143,7 @@ def _export(
 
 def _read_whole(
     files: list[str], chosen: DecodeOptions, tables: tuple[Table, ...], report_progress: Progress | None
-) -> Iterator[tuple[Table, pl.DataFrame]]:
+) -> Iterator[tuple[Table, Frame]]:
     """Read the tables that are complete only at the end of the capture. Raises NoGrpcError if there is no gRPC."""
     from ..analyzer.analysis import of_capture
     from ..analyzer.decode.decode import decode
@@ -168,11 +168,11 @@ def _read_whole(
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
 
 
-def _describe_columns(described: dict[str, list[str]]) -> pl.DataFrame:
+def _describe_columns(described: dict[str, list[str]]) -> Frame:
     """Describe the columns that were written."""
-    import polars as pl
-
-    from ..reports.tables.columns import columns
+    from ..reports.tables.columns import Column, columns
+    from ..reports.tables.frame import Frame, number_texts
 
     rows = [(table, *column) for table, names in described.items() for column in columns(table, names)]
-    return pl.DataFrame(rows, schema=dict.fromkeys(("table", "column", "unit", "description"), pl.String), orient="row")
+    names = ("table", "column", *Column._fields[1:])
+    return Frame({name: number_texts([row[at] for row in rows]) for at, name in enumerate(names)})

@@ -47,7 +47,7 @@ from .support.terminal import Color, When
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import polars as pl
+    from ..reports.tables.frame import Frame
 
 Statuses = Annotated[
     list[str] | None,
@@ -119,7 +119,7 @@ def parse_status(text: str) -> str:
 
 def _read_pieces(
     files: list[str], origin: Origin, clock: ClockChoice | None, quiet: bool, **how: Any
-) -> Iterable[pl.DataFrame]:
+) -> Iterable[Frame]:
     if len(files) > 1:
         from ..analyzer.two_captures import vantages
 
@@ -133,7 +133,7 @@ def _read_pieces(
 
 def _read_both_ends(
     places: Sequence[Sequence[str]], origin: Origin, clock: ClockChoice | None, quiet: bool, how: dict[str, Any]
-) -> Iterable[pl.DataFrame]:
+) -> Iterable[Frame]:
     from ..analyzer.decode.errors import TooLargeError
     from ..analyzer.two_captures import SPLIT_CAUSES, NoClock, rpc_budgets
     from ..reports.tables import rows

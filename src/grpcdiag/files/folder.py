@@ -59,11 +59,33 @@ class Folder:
         with self.rights.taken():
             return os.open(self._find(name), flags | _FILE, dir_fd=self._descriptor)
 
+    @property
+    def uid(self) -> int:
+        """Whose the files are that are made here."""
+        owner = self._owner or self.rights.user
+        return os.geteuid() if owner is None else owner.pw_uid
+
     def rename(self, old: str, new: str) -> None:
         """Give a file a new name, which replaces a file that has it. Raises OSError."""
         with self.rights.taken():
             here = self._descriptor
             os.replace(self._find(old), self._find(new), src_dir_fd=here, dst_dir_fd=here)
+
+    def make_folder(self, name: str, mode: int) -> None:
+        """Make a folder that may be there. Raises OSError."""
+        with self.rights.taken():
+            try:
+                os.mkdir(self._find(name), mode, dir_fd=self._descriptor)
+            except FileExistsError:
+                return
+
+    def synchronise(self) -> None:
+        """Return when the names of files are on the disk. Raises OSError."""
+        here = self.open(".", _LISTING)
+        try:
+            os.fsync(here)
+        finally:
+            os.close(here)
 
     def remove(self, name: str) -> None:
         """Remove a file that may be gone. Raises OSError."""

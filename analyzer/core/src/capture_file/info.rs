@@ -1,5 +1,7 @@
 //! What a capture says about itself besides packets, gathered while it is read, each list bounded.
 
+use std::sync::Arc;
+
 use crate::limits::{
     CAPTURE_COMMENT_LENGTH, CAPTURE_COMMENTS, CAPTURE_DAMAGE_ENTRIES, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS,
     CAPTURE_SECRETS_LENGTH,
@@ -88,8 +90,8 @@ pub struct Interface {
 pub struct Secrets {
     /// The format of the secrets; 0x544c534b ("TLSK") is an NSS key log.
     pub kind: u32,
-    /// The secrets as they are in the file.
-    pub data: Vec<u8>,
+    /// The secrets as they are in the file, which may be megabytes: copies share them.
+    pub data: Arc<[u8]>,
 }
 
 /// A place where a file does not follow its format, and what became of it.
@@ -150,7 +152,7 @@ impl CaptureInfo {
             return false;
         }
         self.secrets_length = length;
-        self.secrets.push(Secrets { kind, data: data.to_vec() });
+        self.secrets.push(Secrets { kind, data: data.into() });
         true
     }
 }

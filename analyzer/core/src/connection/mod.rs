@@ -116,7 +116,7 @@ impl Connection {
         self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
         content.finish(end, at, &self.tcp.transport, cx, shared);
         if let Some(repeats) = &mut content.http2.application.repeats {
-            repeats.finish(cx);
+            repeats.finish(self.tcp.row, cx);
         }
         push_unanswered(&self.tcp, content, cx);
         push_closings(&self.tcp, &self.content, self.last_cut(), cx);

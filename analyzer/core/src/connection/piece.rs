@@ -1,7 +1,7 @@
 //! Divides a connection at a cut of a run that goes on: its rows up to there, and its state, which stays.
 
 use crate::at::At;
-use crate::grpc::piece::{begin_piece, note_names, report_open};
+use crate::grpc::piece::{awaits_repeats, begin_piece, is_open, note_names, report_open};
 use crate::store::context::Context;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
@@ -28,12 +28,22 @@ impl Connection {
         self.before.as_ref().map_or(self.tcp.counters, |before| self.tcp.counters.since(&before.counters))
     }
 
-    /// Whether there is nothing to report: no packet since the last cut, and no open RPC. The packet with the latest time
+    /// Whether there is nothing to report: no packet since the last cut, no open call, and no failed one
+    /// that may be repeated. The packet with the latest time
     /// is not always the last one.
     pub fn is_quiet(&self) -> bool {
         let Counters { packets, duplicates, .. } = self.counters();
         let is_silent = self.before.as_ref().is_some_and(|before| self.tcp.last.packet <= before.cut);
-        is_silent && packets == [0; 2] && duplicates == 0 && self.content.http2.application.open_rpcs == 0
+        is_silent
+            && packets == [0; 2]
+            && duplicates == 0
+            && !self.has_open_calls()
+            && !awaits_repeats(&self.content.http2)
+    }
+
+    /// Whether calls are open.
+    pub fn has_open_calls(&self) -> bool {
+        is_open(&self.content.http2)
     }
 
     /// The time of its last packet.

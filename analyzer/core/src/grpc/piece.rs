@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::http2::connection::application::Application;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
-use crate::http2::connection::streams::NONE;
+use crate::http2::connection::streams::{NONE, Stream};
 use crate::store::budget::Budget;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
@@ -34,6 +34,12 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Pa
     let open = OpenTime { budget: h2.application.budget, after_loss_ns: h2.application.after_loss_ns };
     (h2.application.budget, h2.application.after_loss_ns) = (budget, after_loss_ns);
     h2.application.open_rpcs = open_rpcs;
+    let calls = h2.streams.slots().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc());
+    let starts = calls.filter(|stream| !stream.state.finished).map(|stream| stream.state.first.time);
+    let first = starts.fold(at.time, i64::min);
+    if let Some(repeats) = &mut h2.application.repeats {
+        repeats.finish_before(first, h2.connection, &mut parts.done);
+    }
     open
 }
 
@@ -60,6 +66,17 @@ fn move_request(call: &mut Call, parts: &mut Parts) {
     }
 }
 
+/// Whether failed calls may still be repeated.
+pub fn awaits_repeats(h2: &Http2) -> bool {
+    h2.application.repeats.as_ref().is_some_and(|repeats| !repeats.is_empty())
+}
+
+/// Whether calls are open: also RPCs that a hole has put in doubt, and requests that are no RPCs.
+pub fn is_open(h2: &Http2) -> bool {
+    let is_open = |call: &Call| call.kind.is_rpc() && !call.finished || (call.rpc, call.other_request) != (NONE, NONE);
+    h2.application.open_rpcs > 0 || h2.streams.slots().any(|Stream { id, state, .. }| *id != 0 && is_open(state))
+}
+
 /// Begins to count the RPCs of a connection anew.
 pub fn begin_piece(h2: &mut Http2) {
     let grpc = &mut h2.application;
@@ -77,7 +94,8 @@ pub fn begin_piece(h2: &mut Http2) {
 
 /// Notes the names that a connection refers to, and forgets what it remembers of header blocks, which may refer to more.
 pub fn note_names(h2: &mut Http2, used: &mut UsedNames) {
-    let Grpc { client_agent, server_agent, ref late, .. } = h2.application;
+    let Grpc { client_agent, server_agent, ref late, ref repeats, .. } = h2.application;
+    used.methods.extend(repeats.iter().flat_map(|repeats| repeats.methods()));
     used.agents.extend(client_agent.into_iter().chain(server_agent));
     used.methods.extend(late.labels.iter().map(|&(_, number)| number));
     for stream in h2.streams.slots_mut() {

@@ -32,19 +32,19 @@ pub struct Ended {
 }
 
 impl Repeats {
-    /// Takes an RPC at its end, which began at `start`.
-    pub fn take(&mut self, mut ended: Ended, start: At, cx: &mut Context) {
-        let before = self.recent.iter().rposition(|old| {
-            let after = start.time.saturating_sub(old.row.time_ns);
-            old.request == ended.request && (0..=WITHIN).contains(&after)
-        });
-        let before = before.and_then(|place| self.recent.remove(place));
+    /// Takes an RPC of `connection` at its end, which began at `start`.
+    pub fn take(&mut self, mut ended: Ended, start: At, connection: u32, cx: &mut Context) {
+        let after = |old: &Ended| start.time.saturating_sub(old.row.time_ns);
+        // they are in the order of their ends: none that ended earlier is followed by this one either
+        let mut soon_enough = self.recent.iter().enumerate().rev().take_while(|(_, old)| after(old) <= WITHIN);
+        let before = soon_enough.find(|(_, old)| old.request == ended.request && after(old) >= 0);
+        let before = before.map(|(place, _)| place).and_then(|place| self.recent.remove(place));
         let follows_failure = before.as_ref().is_some_and(|old| old.failed);
         if let Some(mut old) = before {
             ended.row.attempt = if old.failed { old.row.attempt } else { 0 };
             (old.row.next_stream, old.row.next_packet, old.row.next_time_ns) =
                 (ended.row.stream, start.packet, start.time);
-            push(old.row, cx);
+            push(old.row, connection, cx);
         }
         if !ended.failed && !follows_failure {
             return;
@@ -54,19 +54,37 @@ impl Repeats {
         if self.recent.len() > limits::REPEATS_OPEN
             && let Some(old) = self.recent.pop_front()
         {
-            push(old.row, cx);
+            push(old.row, connection, cx);
+        }
+    }
+
+    /// Nothing follows what ended longer than [`WITHIN`] before `first`, when the first RPC began that is open, or is to come.
+    pub fn finish_before(&mut self, first: i64, connection: u32, cx: &mut Context) {
+        while self.recent.front().is_some_and(|old| first.saturating_sub(old.row.time_ns) > WITHIN) {
+            self.recent.pop_front().into_iter().for_each(|old| push(old.row, connection, cx));
         }
     }
 
     /// Nothing follows any more.
-    pub fn finish(&mut self, cx: &mut Context) {
-        self.recent.drain(..).for_each(|old| push(old.row, cx));
+    pub fn finish(&mut self, connection: u32, cx: &mut Context) {
+        self.recent.drain(..).for_each(|old| push(old.row, connection, cx));
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.recent.is_empty()
+    }
+
+    /// The methods of what is kept.
+    pub fn methods(&self) -> impl Iterator<Item = u32> {
+        self.recent.iter().map(|old| old.row.method)
     }
 }
 
-fn push(row: RepeatRow, cx: &mut Context) {
+/// Writes a row; the connection's number is the one that it has now.
+fn push(row: RepeatRow, connection: u32, cx: &mut Context) {
     if cx.repeats.len() < limits::REPEATS + limits::ROWS_AHEAD {
-        cx.repeats.push(row);
+        cx.repeats.push(RepeatRow { connection, ..row });
     }
 }
 
@@ -83,9 +101,9 @@ mod tests {
         for (stream, &(start, end, bytes, failed)) in (1..).zip(rpcs) {
             let row = RepeatRow { stream, time_ns: end * MS, ..RepeatRow::default() };
             let start = At::new(stream, start * MS);
-            repeats.take(Ended { request: (0, 1, bytes), failed, row }, start, &mut cx);
+            repeats.take(Ended { request: (0, 1, bytes), failed, row }, start, 0, &mut cx);
         }
-        repeats.finish(&mut cx);
+        repeats.finish(0, &mut cx);
         let next = |(&stream, &time): (&u32, &i64)| if stream > 0 { time / MS } else { -1 };
         let next = cx.repeats.next_stream.iter().zip(&cx.repeats.next_time_ns).map(next);
         cx.repeats.attempt.iter().copied().zip(next).collect()
@@ -104,13 +122,27 @@ mod tests {
     }
 
     #[test]
+    fn what_no_rpc_can_follow_any_more_is_written() {
+        let (mut repeats, mut cx) = (Repeats::default(), Context::default());
+        for (stream, end) in [(1, 0), (3, 500), (5, 900)] {
+            let row = RepeatRow { stream, time_ns: end * MS, ..RepeatRow::default() };
+            repeats.take(Ended { request: (0, 1, u64::from(stream)), failed: true, row }, At::new(1, 0), 7, &mut cx);
+        }
+        repeats.finish_before(1_000 * MS, 7, &mut cx);
+        assert!(cx.repeats.is_empty(), "one that began at 1,000 ms may follow");
+        repeats.finish_before(1_600 * MS, 8, &mut cx); // cuts gave the connection another number
+        assert_eq!((&cx.repeats.stream, &cx.repeats.connection), (&vec![1, 3], &vec![8, 8]));
+        assert_eq!(repeats.methods().count(), 1);
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let rpcs: Vec<_> = (0..limits::REPEATS_OPEN as i64 + 5).map(|at| (at, at, at as u64, true)).collect();
         assert_eq!(rows(&rpcs).len(), rpcs.len());
         let mut repeats = Repeats::default();
         for bytes in 0..limits::REPEATS_OPEN as u64 + 5 {
             let ended = Ended { request: (0, 1, bytes), failed: true, row: RepeatRow::default() };
-            repeats.take(ended, At::new(1, 0), &mut Context::default());
+            repeats.take(ended, At::new(1, 0), 0, &mut Context::default());
         }
         assert_eq!(repeats.recent.len(), limits::REPEATS_OPEN);
     }

@@ -422,6 +422,9 @@ fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
         cx.deadlines.resize(row, -1);
         cx.deadlines.push(call.timeout_ns);
     }
+    if cx.options.sorts_rpcs {
+        cx.rpc_order.push();
+    }
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());

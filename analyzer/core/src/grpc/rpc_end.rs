@@ -198,7 +198,6 @@ fn note_repeat(
         return;
     }
     let row = RepeatRow {
-        connection,
         stream: call.id,
         method: call.method,
         status: ending.status,
@@ -209,7 +208,7 @@ fn note_repeat(
     let reader = &call.directions[client].reader;
     let ended =
         Ended { request: (call.method, reader.messages, reader.bytes), failed: ending.status != status::OK, row };
-    repeats.get_or_insert_default().take(ended, call.first, cx);
+    repeats.get_or_insert_default().take(ended, call.first, connection, cx);
 }
 
 /// The connection or the capture ends before the stream.

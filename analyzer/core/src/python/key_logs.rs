@@ -12,7 +12,7 @@ pub(super) fn leading_secrets(paths: &[String]) -> Vec<Vec<u8>> {
         let mut reader = CaptureReader::open(vec![Source::Path(PathBuf::from(path))]).ok()?;
         reader.next_packet();
         let kept = reader.info().secrets.iter().filter(|secrets| secrets.kind == NSS_KEY_LOG);
-        Some(kept.map(|secrets| secrets.data.clone()).collect::<Vec<_>>())
+        Some(kept.map(|secrets| secrets.data.to_vec()).collect::<Vec<_>>())
     };
     let regular = |path: &&String| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     paths.iter().filter(regular).filter_map(of_file).flatten().collect()

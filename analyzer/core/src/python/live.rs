@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::capture_file::Source;
-use crate::run::live_reader;
+use crate::run::live_reader::{self, LiveError};
 use crate::store::context::Options;
 use crate::tls::KeyLog;
 
-use super::errors::cannot_open;
+use super::errors::{CaptureError, cannot_open};
 use super::key_logs::leading_secrets;
 use super::results::{capture, tables};
 
@@ -49,7 +49,10 @@ impl Live {
     #[pyo3(signature = (seconds, until=None))]
     fn wait(&self, py: Python<'_>, seconds: f64, until: Option<i64>) -> PyResult<(bool, bool)> {
         let timeout = Duration::try_from_secs_f64(seconds.clamp(0.0, 3600.0)).unwrap_or_default();
-        py.detach(|| self.inner.wait(timeout, until.unwrap_or(i64::MAX))).map_err(cannot_open)
+        py.detach(|| self.inner.wait(timeout, until)).map_err(|error| match error {
+            LiveError::Open(error) => cannot_open(error),
+            error @ LiveError::Reader { .. } => CaptureError::new_err(error.to_string()),
+        })
     }
 
     /// Ends a piece; `end` is the time up to which no packet is missing, if later than the last packet's.
@@ -58,14 +61,15 @@ impl Live {
         py.detach(|| self.inner.cut(end.unwrap_or(i64::MIN)));
     }
 
-    /// The last pieces, joined, as `Run.finish` gives them, with `first_packet`, `begin_ns` and `end_ns`; `None` before the
-    /// first cut.
+    /// The last pieces, joined, as `Run.finish` gives them, with `first_packet`, `begin_ns`, `end_ns`, and `missing`, the number
+    /// of pieces in front that were wanted and for which there was no room; `None` before the first cut.
     fn window<'py>(&self, py: Python<'py>, pieces: usize) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(window) = py.detach(|| self.inner.window(pieces)) else { return Ok(None) };
         let result = PyDict::new(py);
         result.set_item("first_packet", window.first_packet)?;
         result.set_item("begin_ns", window.begin.or(window.counts.first_time_ns))?;
         result.set_item("end_ns", window.end)?;
+        result.set_item("missing", window.missing)?;
         result.set_item("capture", capture(py, &window.info, &window.counts)?)?;
         tables(py, &result, window.finished, window.cx)?;
         Ok(Some(result))

@@ -1,6 +1,6 @@
 //! Collects the ICMP errors about segments of known connections.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::at::At;
 use crate::limits;
@@ -51,7 +51,7 @@ impl Kind {
 pub struct Collected {
     kinds: Vec<Kind>,
     places: HashMap<Key, usize>,
-    /// Errors of further kinds.
+    /// Errors of further kinds, and of connections that are not known any more.
     pub not_listed: u64,
 }
 
@@ -90,11 +90,18 @@ impl Collected {
         }
     }
 
-    /// Gives connections the numbers that `numbers` has in the place of their old ones.
+    /// The connections with errors.
+    pub fn connections(&self) -> HashSet<u32> {
+        self.kinds.iter().map(|kind| kind.row.connection).collect()
+    }
+
+    /// Gives connections the numbers that `numbers` has in the place of their old ones; errors of the others are counted.
     pub fn renumber(&mut self, numbers: &[u32]) {
-        for Kind { row, .. } in &mut self.kinds {
+        self.kinds.retain_mut(|Kind { row, .. }| {
             row.connection = numbers.get(row.connection as usize).copied().unwrap_or(u32::MAX);
-        }
+            self.not_listed += if row.connection == u32::MAX { u64::from(row.messages) } else { 0 };
+            row.connection != u32::MAX
+        });
     }
 
     /// Takes the errors of the next piece in.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::at::At;
+use crate::clock_steps::Clock;
 use crate::connection::CaptureEnd;
 use crate::limits;
 use crate::store::context::Options;
@@ -13,6 +14,7 @@ use super::opening::Opening;
 use super::piece::{Piece, Told};
 use super::pipeline::{CaptureCounts, Pipeline};
 use super::replay::Replay;
+use super::shard::Cut;
 
 impl Pipeline {
     /// A run that is cut: one thread, and no tables whose rows are taken while the run goes on.
@@ -23,7 +25,12 @@ impl Pipeline {
 
     /// Ends a piece. `end` is the time up to which no packet is missing, if later than the last packet's.
     pub fn cut(&mut self, end: i64) -> Piece {
-        self.divide(end, 0, false)
+        let kept = self.clock.as_ref().and_then(Clock::kept_times);
+        if kept.is_some_and(|(_, last)| end > last) {
+            self.read_kept(); // it is in doubt how long a pause was, but not that it is over
+        }
+        let end = kept.map_or(end, |(first, last)| if end > last { end } else { end.min(first) });
+        self.divide(self.clock.as_ref().map_or(end, |clock| clock.corrected(end)), 0, false)
     }
 
     /// Ends the last piece: the stream is over, and lacks packets after its packet `damage`.
@@ -36,12 +43,14 @@ impl Pipeline {
         self.shards.read_buffered();
         let packets_before = self.packets_before;
         let packet = packets_before.saturating_add(u32::try_from(self.counts.packets).unwrap_or(u32::MAX));
-        let end = CaptureEnd { last: At::new(packet, self.end_time.max(end)), damage };
+        let now = if end > i64::MIN { end } else { self.last_time };
+        let last_time = if self.end_time > i64::MIN { self.end_time } else { self.last_time };
+        let end = CaptureEnd { last: At::new(packet, last_time.max(end).max(0)), damage };
         let mut parts = Parts::begin(&mut self.shards.here.cx);
         if is_last {
             std::mem::swap(&mut parts.done.strings, &mut parts.next.strings); // with the trace contexts
         }
-        let (told, numbers, places) = self.report(end, is_last, &mut parts);
+        let (told, numbers, places) = self.report(Cut { end, now, is_last }, &mut parts);
         parts.finish();
         let Parts { mut done, mut open, mut next, .. } = parts;
         let mut icmp_errors = std::mem::take(&mut self.icmp_errors);
@@ -56,23 +65,24 @@ impl Pipeline {
         let agents = || told.iter().flat_map(|one| [one.ended.row.client_agent, one.ended.row.server_agent]);
         done.pack(agents());
         open.pack(agents());
-        let questions = self.questions.take_piece(end.last.time);
+        let questions = self.questions.take_piece(now);
         Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time }
     }
 
     /// What there is to report of each connection. Gives the numbers that connections have from now on, `None` for those that
     /// are forgotten, and their numbers in the report.
-    fn report(&mut self, end: CaptureEnd, is_last: bool, parts: &mut Parts) -> (Vec<Told>, Vec<Option<u32>>, Vec<u32>) {
+    fn report(&mut self, cut: Cut, parts: &mut Parts) -> (Vec<Told>, Vec<Option<u32>>, Vec<u32>) {
+        let named = self.icmp_errors.connections();
         let (mut told, mut numbers, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut free, cut) = (0_u32.., self.packets_before);
+        let (mut free, before) = (0_u32.., self.packets_before);
         for (row, known) in (0..).zip(self.router.known()) {
             let (found, goes_on) = match known.opening() {
                 Some(opening) => {
-                    let has_news = opening.last_packet() > Some(cut);
-                    let ended = if has_news { self.replay.end(opening, row, cut, end) } else { None };
-                    (ended.map(|ended| (ended, Default::default())), goes_on(opening, end))
+                    let has_news = opening.last_packet() > Some(before) || named.contains(&row);
+                    let ended = if has_news { self.replay.end(opening, row, before, cut.end) } else { None };
+                    (ended.map(|ended| (ended, Default::default())), goes_on(opening, cut.now))
                 }
-                None => self.shards.here.divide(known.local(), end, is_last, parts),
+                None => self.shards.here.divide(known.local(), cut, named.contains(&row), parts),
             };
             numbers.push(if goes_on { free.next() } else { None });
             places.push(if found.is_some() { told.len() as u32 } else { u32::MAX });
@@ -101,6 +111,7 @@ impl Pipeline {
         self.shards.here.forget_names();
         self.replay = Replay::new(self.shards.here.cx.options.ports.clone());
         (self.packets_before, self.shards.cut) = (packet, packet);
+        self.end_time = i64::MIN; // one packet of a wrong time counts in its own piece
     }
 
     /// Connections that are followed, streams that are open on them, rows that are not taken, names.
@@ -113,34 +124,56 @@ impl Pipeline {
 }
 
 /// Whether a connection without payload is remembered.
-fn goes_on(opening: &Opening, end: CaptureEnd) -> bool {
-    end.last.time.saturating_sub(opening.last_time()) < limits::LIVE_IDLE
+fn goes_on(opening: &Opening, now: i64) -> bool {
+    let most = if opening.is_over() { limits::LIVE_LINGER } else { limits::LIVE_IDLE };
+    now.saturating_sub(opening.last_time()) < most
 }
 
 impl CaptureCounts {
     /// Takes the counts of what came next in.
     pub fn absorb(&mut self, next: &Self) {
+        let &Self {
+            packets,
+            bytes,
+            captured_bytes,
+            first_time_ns,
+            last_time_ns,
+            tcp,
+            not_tcp,
+            malformed,
+            truncated,
+            fragments,
+            unsupported_link,
+            time_steps_back,
+            ref clock_steps,
+            clock_steps_not_listed,
+            connections_not_listed,
+            lookups_not_listed,
+            icmp_errors_not_listed: _, // as many as the joined table has no room for
+            tunnelled,
+            ref link_types,
+        } = next;
         for (sum, count) in [
-            (&mut self.packets, next.packets),
-            (&mut self.bytes, next.bytes),
-            (&mut self.captured_bytes, next.captured_bytes),
-            (&mut self.tcp, next.tcp),
-            (&mut self.not_tcp, next.not_tcp),
-            (&mut self.malformed, next.malformed),
-            (&mut self.truncated, next.truncated),
-            (&mut self.fragments, next.fragments),
-            (&mut self.unsupported_link, next.unsupported_link),
-            (&mut self.time_steps_back, next.time_steps_back),
-            (&mut self.clock_steps_not_listed, next.clock_steps_not_listed),
-            (&mut self.connections_not_listed, next.connections_not_listed),
-            (&mut self.lookups_not_listed, next.lookups_not_listed),
-            (&mut self.tunnelled, next.tunnelled),
+            (&mut self.packets, packets),
+            (&mut self.bytes, bytes),
+            (&mut self.captured_bytes, captured_bytes),
+            (&mut self.tcp, tcp),
+            (&mut self.not_tcp, not_tcp),
+            (&mut self.malformed, malformed),
+            (&mut self.truncated, truncated),
+            (&mut self.fragments, fragments),
+            (&mut self.unsupported_link, unsupported_link),
+            (&mut self.time_steps_back, time_steps_back),
+            (&mut self.clock_steps_not_listed, clock_steps_not_listed),
+            (&mut self.connections_not_listed, connections_not_listed),
+            (&mut self.lookups_not_listed, lookups_not_listed),
+            (&mut self.tunnelled, tunnelled),
         ] {
             *sum += count;
         }
-        self.first_time_ns = self.first_time_ns.into_iter().chain(next.first_time_ns).min();
-        self.last_time_ns = self.last_time_ns.max(next.last_time_ns);
-        self.clock_steps.extend(next.clock_steps.iter().copied());
-        self.link_types.clone_from(&next.link_types);
+        self.first_time_ns = self.first_time_ns.into_iter().chain(first_time_ns).min();
+        self.last_time_ns = self.last_time_ns.max(last_time_ns);
+        self.clock_steps.extend(clock_steps.iter().copied());
+        self.link_types.clone_from(link_types);
     }
 }

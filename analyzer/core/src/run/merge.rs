@@ -10,24 +10,11 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     let agents = cx.strings.agents.absorb(&other.strings.agents);
     let errors = cx.strings.errors.absorb(&other.strings.errors);
     let here = |method: u32| methods.get(method as usize).copied().unwrap_or(NO_METHOD);
-    for method in &mut other.rpcs.method {
-        *method = here(*method);
-    }
     for error in &mut other.rpcs.grpc_message {
         *error = errors.get(*error as usize).copied().unwrap_or(*error);
     }
-    for column in [
-        &mut other.waits.method,
-        &mut other.delays.method,
-        &mut other.repeats.method,
-        &mut other.other_requests.path,
-        &mut other.open_rpcs.method,
-        &mut other.connection_methods.method,
-        &mut other.acts.method,
-    ] {
-        for method in column {
-            *method = here(*method);
-        }
+    for method in other.method_columns().flatten() {
+        *method = here(*method);
     }
     append_deadlines(cx, &mut other);
     let before = cx.rpcs.len() as u32;
@@ -41,31 +28,8 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for reason in &mut other.goaways.reason {
         *reason = reasons.get(*reason as usize).copied().unwrap_or(0);
     }
-    cx.rpcs.append(&mut other.rpcs);
-    cx.rpc_sizes.append(&mut other.rpc_sizes);
-    cx.rpc_budgets.append(&mut other.rpc_budgets);
-    cx.request_budgets.append(&mut other.request_budgets);
-    cx.request_ends.append(&mut other.request_ends);
-    cx.waits.append(&mut other.waits);
-    cx.record_waits.append(&mut other.record_waits);
-    cx.records.append(&mut other.records);
-    cx.idles.append(&mut other.idles);
-    cx.acts.append(&mut other.acts);
+    cx.append_tables(&mut other);
     cx.acts_left_out += other.acts_left_out;
-    cx.stalls.append(&mut other.stalls);
-    cx.unanswered.append(&mut other.unanswered);
-    cx.undelivered.append(&mut other.undelivered);
-    cx.closings.append(&mut other.closings);
-    cx.open_rpcs.append(&mut other.open_rpcs);
-    cx.pings.append(&mut other.pings);
-    cx.goaways.append(&mut other.goaways);
-    cx.delays.append(&mut other.delays);
-    cx.other_requests.append(&mut other.other_requests);
-    cx.queues.append(&mut other.queues);
-    cx.failures.append(&mut other.failures);
-    cx.repeats.append(&mut other.repeats);
-    cx.failure_budgets.append(&mut other.failure_budgets);
-    cx.connection_methods.append(&mut other.connection_methods);
     cx.problems.absorb(&other.problems);
     for (sum, count) in cx.totals.frames.iter_mut().zip(other.totals.frames) {
         *sum += count;

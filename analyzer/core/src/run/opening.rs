@@ -60,6 +60,12 @@ impl Opening {
         self.segments.last().map_or(0, |early| early.time)
     }
 
+    /// Whether it was closed: by a RST, or by FINs of both sides.
+    pub fn is_over(&self) -> bool {
+        let sent = |side: u8, flag| self.segments.iter().any(|early| early.side == side && early.flags.contains(flag));
+        [0, 1].iter().any(|&side| sent(side, TcpFlags::RST)) || [0, 1].iter().all(|&side| sent(side, TcpFlags::FIN))
+    }
+
     /// Gives places of a shard the numbers that `places` has for them; a connection that is gone is not replaced.
     pub fn renumber(&mut self, places: &[Option<u32>]) {
         let local = |place: Place| places.get(place.local as usize).copied().flatten();

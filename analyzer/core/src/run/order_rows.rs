@@ -11,8 +11,9 @@ use crate::store::tables::{ProblemLog, Rpcs, rpc_flag};
 /// Brings everything that is in the order of reading into that of the capture.
 pub fn order_rows(cx: &mut Context) {
     number_methods(cx);
-    // rows of all RPCs are read in order
-    if !cx.options.rpc_rows {
+    if cx.options.rpc_rows {
+        cx.order_rpcs(cx.rpcs.len());
+    } else {
         keep_examples(cx);
     }
     macro_rules! arrange {
@@ -92,18 +93,7 @@ fn number_methods(cx: &mut Context) {
     cx.methods.extend(order.iter().map(|&old| before.get_mut(old as usize).and_then(Option::take)));
     cx.strings.methods.arrange(&order);
     cx.handed_on.renumbered.clone_from(&numbers);
-    let columns = [
-        &mut cx.rpcs.method,
-        &mut cx.waits.method,
-        &mut cx.record_waits.method,
-        &mut cx.open_rpcs.method,
-        &mut cx.delays.method,
-        &mut cx.repeats.method,
-        &mut cx.other_requests.path,
-        &mut cx.connection_methods.method,
-        &mut cx.acts.method,
-    ];
-    for method in columns.into_iter().flatten() {
+    for method in cx.method_columns().flatten() {
         *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
     }
 }

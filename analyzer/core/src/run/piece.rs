@@ -27,7 +27,7 @@ pub struct Told {
 }
 
 /// What came between two cuts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Piece {
     /// Connections; other tables refer to them by number.
     pub told: Vec<Told>,
@@ -51,6 +51,18 @@ impl Piece {
     /// Rows of all tables.
     pub fn rows(&self) -> usize {
         self.told.len() + self.done.rows() + self.open.rows()
+    }
+
+    /// Bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let told = size_of_val(self.told.as_slice());
+        told + self.done.bytes() + self.open.bytes() + self.questions.bytes()
+    }
+
+    /// Leaves out what was open at its end, but for what was not answered: another piece follows, which knows better.
+    pub fn go_on(&mut self) {
+        let Context { unanswered, undelivered, .. } = std::mem::take(&mut self.open);
+        self.open = Context { unanswered, undelivered, ..Context::default() };
     }
 }
 
@@ -78,7 +90,8 @@ pub fn join_pieces<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Option<(Finis
     for one in &mut joined.told {
         forget_opening(&mut one.ended, first.packets_before);
     }
-    let Joined { told, mut cx, counts, questions, icmp_errors, .. } = joined;
+    let Joined { told, mut cx, mut counts, questions, icmp_errors, .. } = joined;
+    counts.icmp_errors_not_listed = icmp_errors.not_listed;
     join_repeated(&mut cx);
     order_rows(&mut cx);
     let rows = told.into_iter().map(|one| (one.ends, one.ended));

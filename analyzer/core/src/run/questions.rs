@@ -93,6 +93,13 @@ impl Questions {
         asked.addresses = message.addresses;
     }
 
+    /// Bytes that the questions take, about.
+    pub fn bytes(&self) -> usize {
+        let addresses: usize = self.asked.iter().map(|asked| asked.addresses.len()).sum();
+        let names: usize = self.names.keys().map(|name| name.len()).sum();
+        self.asked.len() * size_of::<Asked>() + addresses * size_of::<Address>() + names
+    }
+
     /// Takes the questions, and keeps for their answers those that were asked not long before `now`.
     pub fn take_piece(&mut self, now: i64) -> Self {
         let piece = std::mem::take(self);

@@ -31,7 +31,7 @@ impl Replay {
     }
 
     /// What is left of a connection that carried no payload until the capture's end, with the packets behind packet `cut`
-    /// counted alone.
+    /// counted alone: none, if none came.
     pub fn end(&mut self, opening: &Opening, number: u32, cut: u32, end: CaptureEnd) -> Option<Ended> {
         let (connection, late) = self.read(opening, number, cut)?;
         let mut ended = connection.finish(false, end, &mut self.cx, &mut self.shared);
@@ -62,6 +62,9 @@ impl Replay {
             if connection.is_finished() && due == u32::MAX {
                 due = at.packet.saturating_add(LINGER_PACKETS);
             }
+        }
+        if is_counted && cut > 0 {
+            connection.begin_piece(cut, &mut self.cx);
         }
         Some((connection, late))
     }

@@ -59,6 +59,18 @@ pub struct Finished {
     pub ended: Ended,
 }
 
+/// A cut of a run that goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// The end of what is reported.
+    pub end: CaptureEnd,
+    /// The time by which connections are silent: that of the last packet, or one up to which no packet is missing. A packet
+    /// in between may have any time.
+    pub now: i64,
+    /// The stream is over.
+    pub is_last: bool,
+}
+
 /// What there is to report of a connection at a cut, and whether it goes on.
 pub type Divided = (Option<(Ended, OpenTime)>, bool);
 
@@ -119,6 +131,7 @@ impl Shard {
         if let Some(client) = route.opens {
             self.open(route, client, segment, at);
         }
+        self.cx.rpc_order.packet = at.packet;
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
         if at.packet >= entry.due && !entry.resume(at) {
             // decided by its own packets, so that it does not matter which connections share this shard
@@ -233,8 +246,9 @@ impl Shard {
         entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
     }
 
-    /// What there is to report at a cut of the connection at a place, and whether it goes on.
-    pub fn divide(&mut self, local: usize, end: CaptureEnd, is_last: bool, parts: &mut Parts) -> Divided {
+    /// What there is to report at a cut of the connection at a place, which `is_named` elsewhere, and whether it goes on.
+    pub fn divide(&mut self, local: usize, cut: Cut, is_named: bool, parts: &mut Parts) -> Divided {
+        let Cut { end, now, is_last } = cut;
         let Some(entry) = self.entries.get_mut(local) else { return (None, false) };
         if let Some(finished) = entry.finished.take() {
             let mut ended = finished.ended;
@@ -243,9 +257,10 @@ impl Shard {
             return (Some((ended, OpenTime::default())), true);
         }
         let Some(connection) = &mut entry.live else { return (None, !std::mem::replace(&mut entry.is_told, true)) };
-        let idle = end.last.time.saturating_sub(connection.last_time());
-        let is_over = is_last || idle >= if connection.is_finished() { limits::LIVE_LINGER } else { limits::LIVE_IDLE };
-        let is_quiet = connection.is_quiet();
+        let idle = now.saturating_sub(connection.last_time());
+        let is_closed = connection.is_finished();
+        let is_over = is_last || idle >= if is_closed { limits::LIVE_LINGER } else { limits::LIVE_IDLE };
+        let is_quiet = connection.is_quiet() && !is_named;
         if !is_over {
             if entry.resumes.is_none() {
                 entry.resumes = Some(std::mem::replace(&mut entry.due, 0));
@@ -255,18 +270,24 @@ impl Shard {
         let Some(connection) = entry.live.take() else { return (None, false) };
         self.live -= 1;
         entry.is_told = true;
+        // late packets of a closed connection are counted; those of a silent one show that it goes on, as another one
+        let is_kept = is_closed || is_last;
         if is_quiet {
             // all was reported; only what it keeps is given back
-            let mut rest = parts.done.new_like();
-            let bytes = |cx: &Context| (cx.out_of_order_bytes, cx.tail_bytes);
-            (rest.out_of_order_bytes, rest.tail_bytes) = bytes(&parts.done);
-            connection.finish(false, end, &mut rest, &mut self.shared);
-            (parts.done.out_of_order_bytes, parts.done.tail_bytes) = bytes(&rest);
-            return (None, true);
+            let Parts { done, rest, .. } = parts;
+            let rest = rest.get_or_insert_with(|| Box::new(done.new_like()));
+            (rest.out_of_order_bytes, rest.tail_bytes) = (done.out_of_order_bytes, done.tail_bytes);
+            connection.finish(false, end, rest, &mut self.shared);
+            (done.out_of_order_bytes, done.tail_bytes) = (rest.out_of_order_bytes, rest.tail_bytes);
+            return (None, is_kept);
+        }
+        if !is_kept && connection.has_open_calls() {
+            let text = "no packet for more than two hours: the connection and its open calls are not followed further";
+            parts.done.problem(Layer::Tcp, text, entry.number, end.last.packet, end.last.time);
         }
         let mut ended = connection.finish(false, end, &mut parts.done, &mut self.shared);
         ended.row.late_packets = entry.late;
-        (Some((ended, OpenTime::default())), true)
+        (Some((ended, OpenTime::default())), is_kept)
     }
 
     /// The connection at a place counts anew behind packet `cut`.

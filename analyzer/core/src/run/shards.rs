@@ -33,7 +33,7 @@ pub struct Shards {
 impl Shards {
     /// Shards without connections; with tables of rows every segment is read when it comes.
     pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
-        let rows = options.has_row_tables();
+        let rows = options.reads_in_order();
         Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote, cut: 0 }
     }
 

@@ -8,6 +8,7 @@ use super::budget::Budget;
 use super::durations::Durations;
 use super::handed_on::{HandedOn, Rows, Whole};
 use super::methods::MethodStats;
+use super::rpc_order::RpcOrder;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
@@ -29,6 +30,8 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
+    /// Sort the rows of RPCs when they are taken, so that segments may be read connection by connection.
+    pub sorts_rpcs: bool,
     /// Keep one row per interval in which a side had to act.
     pub acts: bool,
     /// Keep the texts of `grpc-message`.
@@ -49,6 +52,11 @@ impl Options {
     /// Whether a table is wanted whose rows come in the order of the capture.
     pub fn has_row_tables(&self) -> bool {
         self.frames || self.messages || self.packets || self.rpc_rows || self.acts
+    }
+
+    /// Whether segments have to be read in the order of the capture, because rows are taken in that of reading.
+    pub fn reads_in_order(&self) -> bool {
+        Self { rpc_rows: self.rpc_rows && !self.sorts_rpcs, ..self.clone() }.has_row_tables()
     }
 
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
@@ -87,6 +95,8 @@ pub struct Context {
     pub rpcs: Rpcs,
     /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
     pub deadlines: Vec<i64>,
+    /// The order of those rows.
+    pub rpc_order: RpcOrder,
     /// The rows that were taken out of the tables of RPCs while the run goes on.
     pub handed_on: HandedOn,
     /// What RPCs carried, when wanted.
@@ -236,11 +246,13 @@ impl Context {
     /// Takes the first rows out of the tables of RPCs.
     pub fn take_rpcs(&mut self, rows: usize) -> Rows {
         let rows = rows.min(self.rpcs.len());
-        for place in 0..rows {
-            if self.rpc_sizes.settled.get(place) == Some(&0)
-                && let Some(whole) = self.whole(place)
+        let places = self.order_rpcs(rows);
+        for position in 0..rows {
+            if self.rpc_sizes.settled.get(position) == Some(&0)
+                && let Some(whole) = self.whole(position)
             {
-                self.handed_on.keep_open(place, whole);
+                let place = places.as_ref().and_then(|places| places.get(position)).map_or(position, |&at| at as usize);
+                self.handed_on.keep_open(place, position, whole);
             }
         }
         self.handed_on.advance(rows);
@@ -249,6 +261,22 @@ impl Context {
         take_first(&mut self.request_ends, rows);
         let deadlines = take_first(&mut self.deadlines, rows);
         Rows { columns, deadlines, budgets: take_first(&mut self.rpc_budgets, rows) }
+    }
+
+    /// Brings the first rows of RPCs into order. Gives their places before by those that they have now; `None` where
+    /// they are the same.
+    pub fn order_rpcs(&mut self, rows: usize) -> Option<Vec<u32>> {
+        let places = self.rpc_order.take_first(rows)?;
+        let mut all = places.clone();
+        all.extend(places.len() as u32..self.rpcs.len() as u32);
+        if !self.deadlines.is_empty() {
+            self.deadlines.resize(self.rpcs.len(), -1);
+            self.deadlines = all.iter().filter_map(|&row| self.deadlines.get(row as usize).copied()).collect();
+        }
+        self.rpc_budgets = all.iter().filter_map(|&row| self.rpc_budgets.get(row as usize).copied()).collect();
+        self.rpcs.arrange(&all);
+        self.rpc_sizes.arrange(&all);
+        Some(places)
     }
 
     fn whole(&self, place: usize) -> Option<Whole> {

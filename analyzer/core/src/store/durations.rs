@@ -63,6 +63,11 @@ impl Durations {
         self.len() == 0
     }
 
+    /// Bytes of memory that they take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.short.kept.as_slice()) + size_of_val(self.long.kept.as_slice())
+    }
+
     /// Takes those of another thread in, which uses the same file.
     pub fn absorb(&mut self, other: &mut Self) {
         self.short.absorb(&mut other.short);

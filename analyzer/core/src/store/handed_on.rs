@@ -33,8 +33,8 @@ pub struct Rows {
 pub struct HandedOn {
     /// How many were taken: the tables begin with the row of this number.
     rows: u32,
-    /// Those that may still change, by their number.
-    open: HashMap<u32, Whole, foldhash::fast::RandomState>,
+    /// Those that may still change, by their number, with the one that they were taken with.
+    open: HashMap<u32, (u32, Whole), foldhash::fast::RandomState>,
     /// Those of them that do so no longer.
     settled: Vec<(u32, Whole)>,
     /// The numbers that methods have at the end of a run by those of the rows that were taken; empty where they are the
@@ -49,9 +49,9 @@ impl HandedOn {
         number.checked_sub(self.rows).map(|place| place as usize)
     }
 
-    /// Keeps the RPC of a row that is handed on although it may still change.
-    pub(super) fn keep_open(&mut self, place: usize, whole: Whole) {
-        self.open.insert(self.number(place), whole);
+    /// Keeps the RPC of a row that is handed on at a position although it may still change.
+    pub(super) fn keep_open(&mut self, place: usize, position: usize, whole: Whole) {
+        self.open.insert(self.number(place), (self.number(position), whole));
     }
 
     /// The first `rows` rows of the tables were handed on.
@@ -68,7 +68,7 @@ impl HandedOn {
     /// Writes what an RPC carried.
     #[cold]
     pub(crate) fn write_sizes(&mut self, number: u32, carried: RpcSizesRow) {
-        if let Some(Whole { sizes, .. }) = self.open.get_mut(&number) {
+        if let Some((_, Whole { sizes, .. })) = self.open.get_mut(&number) {
             *sizes = RpcSizesRow { settled: sizes.settled, ..carried };
         }
     }
@@ -76,7 +76,7 @@ impl HandedOn {
     /// Writes how an RPC ended: its status, protocol, flags and last packet.
     #[cold]
     pub(crate) fn write_row(&mut self, number: u32, ended: &RpcRow, budget: &Budget) {
-        if let Some(whole) = self.open.get_mut(&number) {
+        if let Some((_, whole)) = self.open.get_mut(&number) {
             whole.row.status = ended.status;
             whole.row.status_source = ended.status_source;
             whole.row.http_status = ended.http_status;
@@ -92,7 +92,7 @@ impl HandedOn {
     /// Bytes of an RPC that is over are not in the capture.
     #[cold]
     pub(crate) fn touch_gap(&mut self, number: u32) {
-        if let Some(whole) = self.open.get_mut(&number) {
+        if let Some((_, whole)) = self.open.get_mut(&number) {
             whole.row.flags |= rpc_flag::TOUCHES_GAP;
         }
     }
@@ -100,9 +100,9 @@ impl HandedOn {
     /// Nothing more comes of an RPC.
     #[cold]
     pub(crate) fn settle(&mut self, number: u32) {
-        if let Some(mut whole) = self.open.remove(&number) {
+        if let Some((taken, mut whole)) = self.open.remove(&number) {
             whole.sizes.settled = 1;
-            self.settled.push((number, whole));
+            self.settled.push((taken, whole));
         }
     }
 
@@ -124,6 +124,6 @@ impl HandedOn {
 
     /// Nothing more comes of any RPC.
     pub fn settle_all(&mut self) {
-        self.settled.extend(self.open.drain());
+        self.settled.extend(self.open.drain().map(|(_, taken)| taken));
     }
 }

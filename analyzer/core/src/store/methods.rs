@@ -146,6 +146,11 @@ impl MethodStats {
         self.packed = self.turnaround.take().map(recorded);
     }
 
+    /// Bytes that the packed statistics take.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.durations.bytes() + self.packed.as_deref().map_or(0, size_of_val)
+    }
+
     /// Makes them as they were.
     pub fn unpack(&mut self) {
         let Some((packed, mut histogram)) = self.packed.take().zip(Histogram::new(3).ok()) else { return };

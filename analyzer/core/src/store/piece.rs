@@ -14,6 +14,8 @@ pub struct Parts {
     pub open: Context,
     /// What comes next.
     pub next: Context,
+    /// What nobody wants any more: rows that earlier pieces had.
+    pub rest: Option<Box<Context>>,
     /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
     pub moved: [Vec<u32>; 2],
 }
@@ -39,7 +41,7 @@ impl Parts {
     pub fn begin(cx: &mut Context) -> Self {
         let done = cx.take_piece();
         let (open, next) = (done.new_like(), std::mem::take(cx));
-        Self { done, open, next, moved: Default::default() }
+        Self { done, open, next, rest: None, moved: Default::default() }
     }
 
     /// Rows that moved are not done. `next` goes on with what is kept out of order.
@@ -124,29 +126,8 @@ impl Context {
 
     /// Gives connections the numbers that `numbers` has in the place of their old ones; others stay.
     pub fn renumber_connections(&mut self, numbers: &[u32]) {
-        for column in [
-            &mut self.rpcs.connection,
-            &mut self.waits.connection,
-            &mut self.record_waits.connection,
-            &mut self.records.connection,
-            &mut self.idles.connection,
-            &mut self.acts.connection,
-            &mut self.stalls.connection,
-            &mut self.unanswered.connection,
-            &mut self.undelivered.connection,
-            &mut self.closings.connection,
-            &mut self.open_rpcs.connection,
-            &mut self.pings.connection,
-            &mut self.goaways.connection,
-            &mut self.delays.connection,
-            &mut self.other_requests.connection,
-            &mut self.queues.connection,
-            &mut self.connection_methods.connection,
-            &mut self.problems.rows.connection,
-        ] {
-            for connection in column {
-                *connection = numbers.get(*connection as usize).copied().unwrap_or(*connection);
-            }
+        for connection in self.connection_columns().flatten() {
+            *connection = numbers.get(*connection as usize).copied().unwrap_or(*connection);
         }
     }
 
@@ -155,16 +136,7 @@ impl Context {
         let mut used = UsedNames::default();
         used.agents.extend(agents.chain(self.failures.answered_by.iter().copied()));
         used.errors.extend(&self.rpcs.grpc_message);
-        for column in [
-            &self.rpcs.method,
-            &self.waits.method,
-            &self.delays.method,
-            &self.other_requests.path,
-            &self.open_rpcs.method,
-            &self.connection_methods.method,
-        ] {
-            used.methods.extend(column);
-        }
+        used.methods.extend(self.method_columns().flatten().map(|method| *method));
         for (stats, method) in self.methods.iter_mut().skip(1).zip(0..) {
             if let Some(stats) = stats {
                 stats.pack();
@@ -178,31 +150,5 @@ impl Context {
     /// Makes it as it was.
     pub fn unpack(&mut self) {
         self.methods.iter_mut().flatten().for_each(|stats| stats.unpack());
-    }
-
-    /// Rows of all tables.
-    pub fn rows(&self) -> usize {
-        [
-            self.rpcs.len(),
-            self.waits.len(),
-            self.record_waits.len(),
-            self.records.len(),
-            self.idles.len(),
-            self.stalls.len(),
-            self.unanswered.len(),
-            self.undelivered.len(),
-            self.closings.len(),
-            self.open_rpcs.len(),
-            self.pings.len(),
-            self.goaways.len(),
-            self.delays.len(),
-            self.other_requests.len(),
-            self.queues.len(),
-            self.connection_methods.len(),
-            self.problems.rows.len(),
-            self.failures.len(),
-        ]
-        .into_iter()
-        .sum()
     }
 }

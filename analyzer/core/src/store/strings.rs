@@ -6,6 +6,9 @@ use crate::limits;
 
 use super::traces::Traces;
 
+/// What new strings are called once there are too many.
+const MORE: &[u8] = b"(more names than are told apart)";
+
 /// A dictionary of byte strings; numbers are given in the order of first sight.
 #[derive(Clone, Debug, Default)]
 pub struct Interner {
@@ -32,7 +35,7 @@ impl Interner {
         if self.kept() < limits::INTERNED_STRINGS && self.bytes + text.len() <= limits::INTERNED_TOTAL {
             return self.push(text);
         }
-        let number = self.push(b"(more names than are told apart)");
+        let number = self.numbers.get(MORE).copied().unwrap_or_else(|| self.push(MORE));
         self.overflow = Some(number);
         number
     }
@@ -67,6 +70,13 @@ impl Interner {
             }
         }
         some
+    }
+
+    /// Bytes that the dictionary takes: each string twice, with its number.
+    fn bytes(&self) -> usize {
+        2 * self.bytes
+            + self.strings.len() * size_of::<Box<[u8]>>()
+            + self.numbers.len() * size_of::<(Box<[u8]>, u32)>()
     }
 
     /// How many strings are kept.
@@ -213,6 +223,11 @@ impl Strings {
         }
     }
 
+    /// Bytes that the names take.
+    pub fn bytes(&self) -> usize {
+        self.methods.bytes() + self.agents.bytes() + self.errors.bytes()
+    }
+
     /// Connections have other numbers from now on.
     pub fn renumber(&mut self) {
         self.renumbered = self.renumbered.wrapping_add(1);
@@ -278,6 +293,19 @@ mod tests {
         let new = interner.intern(b"new");
         assert!((new as usize) <= limits::INTERNED_STRINGS && interner.get(new) == Some(b"new"));
         assert_eq!(interner.kept(), 3);
+    }
+
+    #[test]
+    fn the_name_for_the_rest_is_kept_once() {
+        let mut interner = Interner::default();
+        for round in 0..9 {
+            for n in 0..limits::INTERNED_STRINGS {
+                interner.intern(format!("{round} {n}").as_bytes());
+            }
+            let more = interner.intern(format!("{round} more").as_bytes());
+            interner.forget_unused(&HashSet::from([more]));
+            assert_eq!(interner.kept(), 1, "round {round}");
+        }
     }
 
     #[test]

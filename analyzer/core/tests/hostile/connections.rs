@@ -59,6 +59,7 @@ fn a_million_connections_of_the_same_ends() {
 /// Payload makes a connection one that is followed, also when it is not listed yet.
 #[test]
 fn connections_are_listed_with_their_first_payload() {
+    let _alone = Measured::begin();
     let mut flood = Flood::new();
     let opening = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/a.B/C")].concat();
     let bare = limits::BARE_CONNECTIONS as u32 + 100;

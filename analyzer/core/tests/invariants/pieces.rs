@@ -12,18 +12,67 @@ fn options() -> Options {
     Options { rpc_rows: true, ..Options::default() }
 }
 
-/// The pieces of a run that is cut behind some numbers of packets, and at its end.
-fn pieces(packets: &[Recorded], cuts: &[usize]) -> Vec<Piece> {
+/// The pieces of a run that is cut behind some numbers of packets, each up to a time, and at its end.
+fn pieces(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Piece> {
     let mut pipeline = Pipeline::live(options(), Arc::default());
     let mut pieces = Vec::new();
     for (number, packet) in (1..).zip(packets) {
         pipeline.packet(&packet.numbered(number));
-        if cuts.contains(&(number as usize)) {
-            pieces.push(pipeline.cut(i64::MIN));
-        }
+        let here = cuts.iter().filter(|(behind, _)| *behind == number as usize);
+        pieces.extend(here.map(|&(_, end)| pipeline.cut(end)));
     }
     pieces.push(pipeline.cut_last(0));
     pieces
+}
+
+/// Cuts behind equal shares of the packets.
+fn cut_evenly(packets: &[Recorded], parts: usize) -> Vec<(usize, i64)> {
+    (1..parts).map(|part| (packets.len() * part / parts, i64::MIN)).collect()
+}
+
+/// Two cuts in each of the longest silences, in its middle and at its end: in between most connections are quiet.
+fn cut_in_silences(packets: &[Recorded]) -> Vec<(usize, i64)> {
+    let length = |&number: &usize| packets[number].time_ns.saturating_sub(packets[number - 1].time_ns);
+    let mut silences: Vec<usize> = (1..packets.len()).filter(|number| length(number) >= 1_000).collect();
+    silences.sort_by_key(|number| -length(number));
+    silences.truncate(5);
+    let ends = |number: usize| {
+        let (from, to) = (packets[number - 1].time_ns, packets[number].time_ns);
+        [(number, from + (to - from) / 2), (number, to - 1)]
+    };
+    silences.into_iter().flat_map(ends).collect()
+}
+
+/// The packets behind another connection that was closed just before, and one that stays open and silent.
+fn behind_silent_connections(packets: &[Recorded]) -> Vec<Recorded> {
+    let first = packets.first().map_or(0, |packet| packet.time_ns);
+    let packet = |(nth, (port, flags, seq, ack, payload)): (usize, (u16, u8, u32, u32, &[u8]))| {
+        let (client, server) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        let is_client = flags & 0x80 == 0;
+        let (from, to) = if is_client { (client, server) } else { (server, client) };
+        let ports = if is_client { [port, 9] } else { [9, port] };
+        let mut bytes = vec![0x45, 0];
+        bytes.extend((40 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        bytes.extend([from, to].concat());
+        bytes.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+        bytes.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
+        bytes.extend([0x50, flags & 0x3f, 0xff, 0xff, 0, 0, 0, 0]);
+        bytes.extend(payload);
+        let time_ns = first - 1_000_000 + nth as i64 * 10_000;
+        Recorded { time_ns, link_type: 101, original_len: bytes.len() as u32, captured: bytes }
+    };
+    let settings = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat();
+    let sent = [
+        (1, 2, 10, 0, &[][..]),
+        (1, 0x94, 20, 11, &[]), // refused
+        (2, 2, 10, 0, &[]),
+        (2, 0x92, 20, 11, &[]),
+        (2, 0x10, 11, 21, &[]),
+        (2, 0x18, 11, 21, &settings),
+        (2, 0x90, 21, 11 + settings.len() as u32, &[]),
+    ];
+    sent.into_iter().enumerate().map(packet).chain(packets.iter().cloned()).collect()
 }
 
 fn join(pieces: &[Piece]) -> Analysis {
@@ -58,8 +107,7 @@ fn comparable(mut analysis: Analysis) -> Vec<String> {
     number_by_name(&mut analysis.finished.connections.server_agent, &agents);
     number_by_name(&mut analysis.cx.failures.answered_by, &agents);
     let methods = analysis.cx.strings.methods.texts();
-    number_by_name(&mut analysis.cx.delays.method, &methods);
-    number_by_name(&mut analysis.cx.connection_methods.method, &methods);
+    analysis.cx.method_columns().for_each(|column| number_by_name(column, &methods));
     let used = &mut analysis.cx.connection_methods;
     let mut pairs: Vec<(u32, u32)> = used.connection.iter().copied().zip(used.method.iter().copied()).collect();
     pairs.sort_unstable();
@@ -86,15 +134,22 @@ fn comparable(mut analysis: Analysis) -> Vec<String> {
 fn pieces_joined_are_the_capture() {
     let mut wrong = Vec::new();
     for path in captures() {
-        let packets = packets_of(&path);
-        let cuts: Vec<usize> = (1..7).map(|part| packets.len() * part / 7).collect();
-        let pieces = pieces(&packets, &cuts);
-        let joined = join(&pieces);
-        let checked = joined.check_bytes().and_then(|()| joined.check_durations());
-        let (found, expected) = (comparable(joined), comparable(analyse(&packets, options())));
-        let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
-        let differs = differs.map(|(found, expected)| format!("{found}\nis not\n{expected}"));
-        wrong.extend(checked.err().into_iter().chain(differs).map(|text| format!("{}: {text}", name(&path))));
+        let packets = behind_silent_connections(&packets_of(&path));
+        let expected = comparable(analyse(&packets, options()));
+        for (how, cuts) in [("evenly", cut_evenly(&packets, 7)), ("in silences", cut_in_silences(&packets))] {
+            let pieces = pieces(&packets, &cuts);
+            let each = pieces.iter().map(|piece| join(std::slice::from_ref(piece)).check_connections());
+            let each: Result<(), String> = each.collect();
+            let mut joined = join(&pieces);
+            let checked = joined.check_bytes().and_then(|()| joined.check_durations()).and(each);
+            let checked = checked.and_then(|()| joined.check_connections());
+            let found = comparable(joined);
+            let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            let differs = differs.map(|(found, expected)| format!("{found}\nis not\n{expected}"));
+            wrong.extend(
+                checked.err().into_iter().chain(differs).map(|text| format!("{}, cut {how}: {text}", name(&path))),
+            );
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -108,7 +163,7 @@ fn rows_of_pieces_are_those_of_the_capture() {
     };
     for path in captures() {
         let packets = packets_of(&path);
-        let cuts: Vec<usize> = (1..5).map(|part| packets.len() * part / 5).collect();
+        let cuts = cut_evenly(&packets, 5);
         let whole = analyse(&packets, options());
         let mut expected: Vec<_> = whole
             .rpcs()

@@ -9,7 +9,7 @@ use grpcdiag_core::run::pipeline::{CaptureCounts, Finished, Pipeline};
 use grpcdiag_core::store::budget::Budget;
 use grpcdiag_core::store::context::{Context, Options};
 use grpcdiag_core::store::methods::nearest_rank;
-use grpcdiag_core::store::tables::rpc_flag;
+use grpcdiag_core::store::tables::{NO_CONNECTION, rpc_flag};
 use std::path::{Path, PathBuf};
 
 /// A packet that outlives its file.
@@ -105,6 +105,16 @@ fn sizes_of(messages: &[u32], bytes: &[u64], row: usize) -> (u32, u64) {
 }
 
 impl Analysis {
+    /// Every row that refers to a connection refers to one that there is.
+    pub fn check_connections(&mut self) -> Result<(), String> {
+        let known = self.finished.connections.len() as u32;
+        let mut cells = self.cx.connection_columns().flatten();
+        match cells.find(|connection| **connection >= known && **connection != NO_CONNECTION) {
+            Some(connection) => Err(format!("a row of connection {connection}, of {known}")),
+            None => Ok(()),
+        }
+    }
+
     pub fn rpcs(&self) -> Vec<Rpc> {
         let (table, sizes) = (&self.cx.rpcs, &self.cx.rpc_sizes);
         let methods = self.cx.strings.methods.texts();
@@ -267,22 +277,42 @@ pub fn everything(mut analysis: Analysis) -> Vec<String> {
     lines.push(format!("{:?}", analysis.cx.totals));
     lines.extend(methods(&mut analysis));
     lines.extend(analysis.rpcs().iter().map(|rpc| format!("{rpc:?}")));
-    let (messages, frames) = (analysis.cx.messages.take_columns(), analysis.cx.frames.take_columns());
-    lines.extend(messages.iter().chain(&frames).map(|column| format!("{column:?}")));
+    let finished = &mut analysis.finished;
+    let of_connections = [
+        finished.directions.take_columns(),
+        finished.turns.take_columns(),
+        finished.setups.take_columns(),
+        finished.lookups.take_columns(),
+        finished.lookup_addresses.take_columns(),
+        finished.icmp_errors.take_columns(),
+    ];
+    lines.push(format!("{:?}", finished.lookup_names));
     let cx = &mut analysis.cx;
     let tables = [
+        cx.messages.take_columns(),
+        cx.frames.take_columns(),
+        cx.acts.take_columns(),
         cx.waits.take_columns(),
         cx.record_waits.take_columns(),
         cx.records.take_columns(),
         cx.idles.take_columns(),
+        cx.stalls.take_columns(),
+        cx.unanswered.take_columns(),
+        cx.undelivered.take_columns(),
+        cx.closings.take_columns(),
+        cx.open_rpcs.take_columns(),
         cx.pings.take_columns(),
         cx.goaways.take_columns(),
         cx.delays.take_columns(),
+        cx.other_requests.take_columns(),
+        cx.queues.take_columns(),
         cx.failures.take_columns(),
+        cx.repeats.take_columns(),
         cx.connection_methods.take_columns(),
         cx.problems.rows.take_columns(),
     ];
-    lines.extend(tables.iter().flatten().map(|column| format!("{column:?}")));
+    lines.extend(of_connections.iter().chain(&tables).flatten().map(|(column, cells)| format!("{column} {cells:?}")));
+    lines.push(format!("{:?} {:?}", cx.goaway_reasons, cx.deadlines));
     lines.push(format!("{:?} {:?} {:?}", cx.problems.kinds, cx.problems.counts, cx.failure_budgets));
     lines
 }

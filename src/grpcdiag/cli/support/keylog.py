@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def read_secrets(files: Sequence[str], keylog: Path | None, config: Config) -> bytes:
     """Read the secrets for these captures; a key log that the user names and that is unreadable ends the command."""
     if keylog is None and (found := _find_key_logs(files)):
-        return b"\n".join(_read(path, required=False) for path in found)
+        together = b""
+        for path in found:
+            together += _read(path, required=False, before=len(together)) + b"\n"
+        return together
     if keylog is None and config.keylog:
         keylog = config.keylog
         if not keylog.is_file():  # a pipe would block, a device may be endless
@@ -30,15 +33,15 @@ def _find_key_logs(files: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(path for path in found if path.is_file()))
 
 
-def _read(path: Path, *, required: bool) -> bytes:
-    """Read a key log up to a limit: it may be an endless file."""
+def _read(path: Path, *, required: bool, before: int = 0) -> bytes:
+    """Read a key log up to a limit, less the bytes of those `before`: it may be an endless file."""
     from ...analyzer.decode.runner import KEY_LOG_BYTES
 
     try:
         with path.open("rb") as file:
-            text = file.read(KEY_LOG_BYTES)
+            text = file.read(max(0, KEY_LOG_BYTES - before))
             if file.read(1):
-                say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
+                say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of key logs are used")
     except OSError as error:
         why = f"{path}: the key log cannot be read: {error.strerror}"
         if required:

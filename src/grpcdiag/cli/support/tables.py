@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,15 +33,11 @@ from .common import (
     writing,
 )
 from .terminal import Color, When
-from .text_table import split, write_text
+from .text_table import write_text
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...reports.tables.choose import Choice, Chosen
-
-
-T = TypeVar("T")
+    from ...reports.tables.frame import Frame
 
 
 class Format(StrEnum):
@@ -86,9 +81,9 @@ ROWS_SHOWN = 100
 """Rows of a table shown by default."""
 
 
-def read_pieces(files: list[str], table: str, origin: Origin | None = None, **how: Any) -> Iterable[pl.DataFrame]:
+def read_pieces(files: list[str], table: str, origin: Origin | None = None, **how: Any) -> Iterable[Frame]:
     """Read a table piece by piece, see `rows.read_pieces`."""
-    from ...reports.tables import rows  # polars is imported only here
+    from ...reports.tables import rows
 
     return rows.read_pieces(files, table, origin, **how)
 
@@ -96,7 +91,7 @@ def read_pieces(files: list[str], table: str, origin: Origin | None = None, **ho
 def row_command(
     table: str,
     help_text: str,
-    read: Callable[..., Iterable[pl.DataFrame]] = read_pieces,
+    read: Callable[..., Iterable[Frame]] = read_pieces,
     *,
     lacks: tuple[str, ...] = (),
     **more: Any,
@@ -168,7 +163,7 @@ def choose(
 
 
 def write(
-    pieces: Iterable[pl.DataFrame],
+    pieces: Iterable[Frame],
     format_: Format,
     output: Path | None,
     table: str,
@@ -203,6 +198,7 @@ def _write(
     quiet: bool,
 ) -> None:
     from ...reports.tables.choose import select_columns
+    from ...reports.tables.writing import write_rows
 
     if format_ is Format.table:
         write_text(chosen, file, table, choice, origin, quiet=quiet)
@@ -211,70 +207,3 @@ def _write(
     if format_ is Format.parquet and out.isatty():
         fail("Parquet is binary: name a file with -o, or pipe it into one", 2)
     write_rows((select_columns(piece, table, choice.columns) for piece in chosen), format_, out, table)
-
-
-def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
-    """Write all rows of a table, and return the names of its columns and its number of rows. Not for `Format.table`."""
-    from ...reports.tables.parquet import escaped, write_parquet
-
-    if format_ is Format.parquet:
-        with _keep_error(out) as file:
-            return write_parquet(map(escaped, pieces), file, table)
-    names, rows = list[str](), 0
-    for number, piece in enumerate(split(pieces)):
-        if format_ is Format.jsonl:
-            text = piece.write_ndjson()
-        else:
-            flat = escaped(_flatten(piece))
-            names, text = flat.columns, flat.write_csv(include_header=number == 0)
-        out.write(text.encode())
-        out.flush()
-        rows += len(piece)
-    return names, rows
-
-
-@contextmanager
-def _keep_error(out: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Give a file whose OSError is raised instead of polars' own error, which does not name the cause."""
-    file = _ErrorKeepingFile(out)
-    try:
-        yield cast("IO[bytes]", file)
-    except Exception:
-        if file.error is not None:
-            raise file.error from None
-        raise
-
-
-class _ErrorKeepingFile:
-    """A file for writing that remembers its error."""
-
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out = out
-        self.error: OSError | None = None
-
-    def write(self, data: bytes) -> int:
-        """Write all data. Raises OSError."""
-        return self._run(lambda: self._out.write(data))
-
-    def flush(self) -> None:
-        """Write buffered data. Raises OSError."""
-        self._run(self._out.flush)
-
-    def _run(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except OSError as error:
-            self.error = error
-            raise
-
-
-def _flatten(piece: pl.DataFrame) -> pl.DataFrame:
-    """Flatten nested columns for CSV: `budget` becomes a column per cause, a list its items joined by semicolons."""
-    import polars as pl
-
-    lists = [name for name, dtype in piece.schema.items() if dtype == pl.List]
-    if lists:
-        piece = piece.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists)
-    if "budget" not in piece.columns:
-        return piece
-    return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")

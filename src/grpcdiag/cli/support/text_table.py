@@ -19,20 +19,12 @@ from .pager import paged
 from .terminal import WIDTH, columns, wants_colour
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...analyzer.decode.runner import Origin
     from ...reports.tables.choose import Choice, Chosen
     from ...reports.tables.glance import Cells, Glance
 
 ROWS_AT_ONCE = 10_000
 """Rows whose text is in memory at once."""
-
-
-def split(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Split the rows into pieces whose text needs little memory."""
-    for piece in pieces:
-        yield from piece.iter_slices(ROWS_AT_ONCE) if len(piece) else (piece,)
 
 
 def write_text(
@@ -49,7 +41,7 @@ def write_text(
     glance = Glance(table, choice, origin, safe, columns(None) if file is None else WIDTH)
     written = all_columns = 0
     with _Buffer() as buffer:
-        for part in split(chosen):
+        for part in (part for piece in chosen for part in piece.split(ROWS_AT_ONCE)):
             all_columns, written = len(part.columns), written + len(part)
             buffer.add(glance.make_cells(part))
         end_progress()

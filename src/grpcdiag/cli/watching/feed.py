@@ -10,13 +10,16 @@ from contextlib import ExitStack, suppress
 from ...analyzer.decode.runner import DecodeOptions
 from ...analyzer.live import LiveCapture, LiveOptions
 from ...capture import tcpdump
-from ...capture.streaming import Tee
+from ...capture.relay import Relay
 from ..support.stream import connect, connect_first, start_copy
 from .flight_recorder import FlightRecorder
 from .options import STDIN, Options
 
 RECONNECT_S = 2.0
 """Longest time of one attempt to connect again: meanwhile the keyboard is not looked at."""
+
+PATIENCE_S = 0.5
+"""Longest time for the rest of a stream whose writer has ended; another stream may go on."""
 
 
 class Feed:
@@ -42,11 +45,12 @@ class Feed:
                 source = self._record(options, user, stack)
             else:
                 source = os.dup(0) if options.stream == STDIN else self._connect(options.stream, stack, again=again)
-            recorder.begin_stream()
-            self._tee = Tee(source, recorder.ring, recorder.lock)
-            stack.callback(self._tee.close)
+            copy, target = os.pipe()
+            relay = Relay(source, target, recorder.begin_stream())
+            stack.callback(relay.wait, PATIENCE_S)
+            stack.callback(os.close, copy)
             how: LiveOptions = {"ports": chosen.get("ports", []), "keylog": chosen.get("keylog", b"")}
-            self.live = LiveCapture(self._tee.copy, history=history, **how)
+            self.live = LiveCapture(copy, history=history, **how)
             stack.callback(self.live.close)
             if self._tcpdump:
                 stack.callback(self._tcpdump.stop)  # first of all, because this ends the stream
@@ -89,9 +93,8 @@ class Feed:
 
     @property
     def words(self) -> str:
-        """Give tcpdump's last messages, why a connection broke, or why the ring takes no more packets."""
-        said = self._tcpdump.words if self._tcpdump else "; ".join(self._told[-1:])
-        return said or (str(self._tee.error) if self._tee.error else "")
+        """Give tcpdump's last messages, or why a connection broke."""
+        return self._tcpdump.words if self._tcpdump else "; ".join(self._told[-1:])
 
     def close(self) -> None:
         """End the stream."""

@@ -200,7 +200,7 @@ fn secrets_names_and_comments() {
         assert_eq!(info.comments, comments);
         assert_eq!(info.interfaces[0].name.as_deref(), Some("eth0"));
         let (kind, data) = (0x544c_534b, b"keys\n".to_vec());
-        assert_eq!(info.secrets, [Secrets { kind, data }]);
+        assert_eq!(info.secrets, [Secrets { kind, data: data.into() }]);
         assert_eq!(info.damage, []);
     }
 }

@@ -77,7 +77,7 @@ pub(in crate::http2) fn goaway<A: Application>(
     cx: &mut Context,
 ) {
     h2.sides[side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
-    h2.policy.write_recent(cx);
+    h2.policy.write_recent(h2.connection, cx);
     if cx.goaways.len() < limits::GOAWAYS + limits::ROWS_AHEAD {
         let reason = cx.goaway_reason(&text(frame.debug_data));
         cx.goaways.push(GoawayRow {

@@ -146,6 +146,11 @@ impl<T: Default> Streams<T> {
     }
 
     /// All slots, those of no stream among them.
+    pub fn slots(&self) -> impl Iterator<Item = &Stream<T>> {
+        self.slab.iter()
+    }
+
+    /// The same, to be changed.
     pub fn slots_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
         self.slab.iter_mut()
     }

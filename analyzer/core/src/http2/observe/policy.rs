@@ -46,9 +46,9 @@ impl Policy {
     }
 
     /// Writes the kept rows of the last PINGs: a GOAWAY follows, and they may be why.
-    pub(in crate::http2) fn write_recent(&mut self, cx: &mut Context) {
+    pub(in crate::http2) fn write_recent(&mut self, connection: u32, cx: &mut Context) {
         for row in std::mem::take(&mut self.recent).into_iter().flatten() {
-            push(row, cx);
+            push(PingRow { connection, ..row }, cx); // cuts may have given it another number
         }
     }
 

@@ -50,6 +50,9 @@ macro_rules! table {
             /// Number of rows.
             pub fn len(&self) -> usize { [$(self.$column.len()),*].into_iter().min().unwrap_or(0) }
 
+            /// Bytes that the rows take.
+            pub fn bytes(&self) -> usize { self.len() * [$(size_of::<$cell>()),*].into_iter().sum::<usize>() }
+
             /// Whether there is no row.
             pub fn is_empty(&self) -> bool { self.len() == 0 }
 

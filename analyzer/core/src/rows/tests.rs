@@ -1,0 +1,104 @@
+use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt8Type, UInt32Type};
+use arrow_schema::DataType;
+use bytes::Bytes;
+
+use super::parquet::{Metadata, Writer};
+use super::text::{self, Style, write_header};
+use super::*;
+
+fn texts(texts: &[Option<&str>]) -> Vec<Option<String>> {
+    texts.iter().map(|text| text.map(str::to_owned)).collect()
+}
+
+fn write_all(columns: &[Column<'_>], style: Style) -> String {
+    let mut out = Vec::new();
+    if style == Style::Csv {
+        write_header(columns, &mut out);
+    }
+    text::write(columns, count_rows(columns).expect("equal lengths"), style, &mut out);
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn csv_quotes_what_would_end_a_cell_and_tells_null_from_an_empty_text() {
+    let texts = texts(&[Some(""), Some("a,b"), Some("say \"b\""), Some("two\nlines"), Some("é"), None]);
+    let values = Values::Texts { cells: Cells::U8(&[0, 1, 2, 3, 4, 5, 6]), texts: &texts, is_enum: false };
+    let columns = [Column { name: "a,b", values }];
+    let expected = "\"a,b\"\n\"\"\n\"a,b\"\n\"say \"\"b\"\"\"\n\"two\nlines\"\né\n\n\n";
+    assert_eq!(write_all(&columns, Style::Csv), expected);
+}
+
+#[test]
+fn json_has_the_same_rows_with_structures_as_objects() {
+    let names = texts(&[Some("client"), Some("server")]);
+    let columns = [
+        Column { name: "n", values: Values::Plain(Cells::I64(&[i64::MIN, -1]), Some(-1)) },
+        Column { name: "ok", values: Values::Plain(Cells::Bool(&[true, false]), None) },
+        Column { name: "share", values: Values::Plain(Cells::F64(&[0.00005, f64::NAN]), None) },
+        Column { name: "id", values: Values::Hex(vec![&[0, 0], &[0xab, 0]]) },
+        Column { name: "budget", values: Values::Parts { cells: &[1, 2, 3, 4], names: &names } },
+    ];
+    let json = "{\"n\":-9223372036854775808,\"ok\":true,\"share\":0.00005,\"id\":\"000000000000000000000000000000ab\",\
+                \"budget\":{\"client\":1,\"server\":2}}\n\
+                {\"n\":null,\"ok\":false,\"share\":null,\"id\":null,\"budget\":{\"client\":3,\"server\":4}}\n";
+    assert_eq!(write_all(&columns, Style::Json), json);
+    let csv = "n,ok,share,id,budget_client,budget_server\n\
+               -9223372036854775808,true,0.00005,000000000000000000000000000000ab,1,2\n,false,,,3,4\n";
+    assert_eq!(write_all(&columns, Style::Csv), csv);
+}
+
+#[test]
+fn parquet_holds_types_nulls_and_metadata_of_all_pieces() {
+    let (kinds, names) = (texts(&[Some("DATA"), Some("PING")]), texts(&[Some("client")]));
+    let piece = |numbers: &'static [u32]| {
+        let lengths: &[i64] = &[2, -1];
+        let items = Box::new(Values::Plain(Cells::U32(&[7, 8]), None));
+        let mut out = vec![Column { name: "n", values: Values::Plain(Cells::U32(numbers), Some(0)) }];
+        out.push(Column { name: "list", values: Values::Lists { lengths, items } });
+        out
+    };
+    let fields = [("n".to_owned(), Metadata::from([("unit".to_owned(), "bytes".to_owned())]))].into();
+    let mut writer = Writer::new(vec![("k".to_owned(), "v".to_owned())], fields);
+    let mut file = Vec::new();
+    for numbers in [&[0_u32, 5] as &[u32], &[6, 0]] {
+        let mut columns = piece(if numbers[0] == 0 { &[0, 5] } else { &[6, 0] });
+        let cells = Cells::U8(&[1, 2]);
+        columns.push(Column { name: "kind", values: Values::Texts { cells, texts: &kinds, is_enum: true } });
+        columns.push(Column { name: "budget", values: Values::Parts { cells: &[1, 2], names: &names } });
+        file.extend(writer.write(&columns).expect("columns of the first piece"));
+    }
+    assert!(writer.write(&piece(&[1, 2])).is_err(), "columns are missing");
+    file.extend(writer.finish().expect("the end"));
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(file)).expect("Parquet");
+    let schema = reader.schema().clone();
+    assert_eq!(schema.field(0).metadata().get("unit").map(String::as_str), Some("bytes"));
+    assert_eq!(schema.field(2).metadata().get("_PL_ENUM_VALUES2").map(String::as_str), Some("4;DATA4;PING"));
+    assert!(matches!(schema.field(2).data_type(), DataType::Dictionary(..)));
+    let batches: Vec<_> = reader.build().expect("a reader").collect::<Result<_, _>>().expect("rows");
+    let numbers: Vec<_> = batches
+        .iter()
+        .flat_map(|rows| rows.column(0).as_primitive::<UInt32Type>().iter().collect::<Vec<_>>())
+        .collect();
+    assert_eq!(numbers, [None, Some(5), Some(6), None]);
+    let kinds = batches[0].column(2).as_dictionary::<UInt8Type>();
+    assert_eq!((kinds.is_valid(0), kinds.is_valid(1)), (true, false));
+    let lists = batches[0].column(1).as_list::<i64>();
+    assert_eq!((lists.value_length(0), lists.is_valid(1)), (2, false));
+}
+
+#[test]
+fn columns_that_do_not_fit_are_refused() {
+    let (short, long) = (Values::Plain(Cells::U8(&[1]), None), Values::Plain(Cells::U8(&[1, 2]), None));
+    let columns = [Column { name: "a", values: short }, Column { name: "b", values: long }];
+    assert_eq!(count_rows(&columns), None);
+    let items = Box::new(Values::Plain(Cells::U8(&[1]), None));
+    for lengths in [&[2_i64] as &[i64], &[-2], &[i64::MAX, i64::MAX, 3]] {
+        assert_eq!(Values::Lists { lengths, items: items.clone() }.rows(), None);
+    }
+    assert_eq!(Values::Parts { cells: &[1], names: &[] }.rows(), None);
+    assert_eq!(Values::Hex(Vec::new()).rows(), None);
+    assert_eq!(Values::Hex(vec![&[1], &[]]).rows(), None);
+}

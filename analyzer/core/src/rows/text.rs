@@ -1,0 +1,181 @@
+//! CSV (RFC 4180) and JSON lines. In CSV null is an empty cell and an empty text is `""`.
+
+use super::{Cells, Column, Values};
+
+/// A format of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// A structure is a column for each part.
+    Csv,
+    /// One object per row.
+    Json,
+}
+
+impl Style {
+    fn null(self) -> &'static [u8] {
+        if self == Self::Json { b"null" } else { b"" }
+    }
+
+    fn quote(self, text: &str) -> Vec<u8> {
+        match self {
+            Self::Json => quote_json(text),
+            Self::Csv if text.is_empty() || text.contains([',', '"', '\n', '\r']) => {
+                format!("\"{}\"", text.replace('"', "\"\"")).into_bytes()
+            }
+            Self::Csv => text.as_bytes().to_vec(),
+        }
+    }
+}
+
+fn quote_json(text: &str) -> Vec<u8> {
+    // a text always has a form in JSON
+    serde_json::to_vec(text).unwrap_or_default()
+}
+
+/// Writes the names of the columns as the first line of CSV.
+pub fn write_header(columns: &[Column<'_>], out: &mut Vec<u8>) {
+    let mut names = Vec::new();
+    for column in columns {
+        match &column.values {
+            Values::Parts { names: parts, .. } => {
+                names.extend(parts.iter().flatten().map(|part| format!("{}_{part}", column.name)));
+            }
+            _ => names.push(column.name.to_owned()),
+        }
+    }
+    let quoted: Vec<_> = names.iter().map(|name| Style::Csv.quote(name)).collect();
+    out.extend_from_slice(&quoted.join(&b','));
+    out.push(b'\n');
+}
+
+/// Writes rows. Lists have no form here: they are left empty.
+pub fn write(columns: &[Column<'_>], rows: usize, style: Style, out: &mut Vec<u8>) {
+    let fields: Vec<_> = columns.iter().enumerate().map(|(at, column)| Field::new(column, at == 0, style)).collect();
+    let end: &[u8] = if style == Style::Json { b"}\n" } else { b"\n" };
+    for row in 0..rows {
+        for field in &fields {
+            field.write(row, out);
+        }
+        out.extend_from_slice(end);
+    }
+}
+
+/// A column, with what is written before each cell.
+struct Field<'a> {
+    before: Vec<u8>,
+    content: Content<'a>,
+    null: &'static [u8],
+}
+
+enum Content<'a> {
+    Plain(Cells<'a>, Option<i64>),
+    Texts(Cells<'a>, Vec<Option<Vec<u8>>>),
+    Hex(&'a [&'a [u64]], &'static [u8]),
+    Parts { cells: &'a [i64], before: Vec<Vec<u8>>, end: &'static [u8] },
+    Nothing,
+}
+
+impl<'a> Field<'a> {
+    fn new(column: &'a Column<'a>, is_first: bool, style: Style) -> Self {
+        let is_json = style == Style::Json;
+        let mut before = match style {
+            Style::Json => [if is_first { b"{" } else { b"," }, quote_json(column.name).as_slice(), b":"].concat(),
+            Style::Csv if is_first => Vec::new(),
+            Style::Csv => vec![b','],
+        };
+        let content = match &column.values {
+            Values::Plain(cells, null) => Content::Plain(*cells, *null),
+            Values::Texts { cells, texts, .. } => {
+                Content::Texts(*cells, texts.iter().map(|text| text.as_ref().map(|text| style.quote(text))).collect())
+            }
+            Values::Hex(words) => Content::Hex(words, if is_json { b"\"" } else { b"" }),
+            Values::Parts { cells, names } => {
+                if is_json {
+                    before.push(b'{');
+                }
+                let part = |(at, name): (usize, &Option<String>)| {
+                    let comma: &[u8] = if at == 0 { b"" } else { b"," };
+                    let name = name.as_deref().filter(|_| is_json).map(|name| [&*quote_json(name), b":"].concat());
+                    [comma, &name.unwrap_or_default()].concat()
+                };
+                let end: &[u8] = if is_json { b"}" } else { b"" };
+                Content::Parts { cells, before: names.iter().enumerate().map(part).collect(), end }
+            }
+            Values::Lists { .. } => Content::Nothing,
+        };
+        Self { before, content, null: style.null() }
+    }
+
+    #[inline]
+    fn write(&self, row: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.before);
+        let is_written = match &self.content {
+            Content::Plain(cells, null) => write_plain(cells, *null, row, out),
+            Content::Texts(cells, texts) => {
+                let text = texts.get(cells.number(row)).and_then(Option::as_ref);
+                text.map(|text| out.extend_from_slice(text)).is_some()
+            }
+            Content::Hex(words, quote) => write_hex(words, quote, row, out),
+            Content::Parts { cells, before, end } => {
+                let first = row * before.len();
+                for (cell, before) in cells.get(first..first + before.len()).unwrap_or_default().iter().zip(before) {
+                    out.extend_from_slice(before);
+                    write_integer(*cell, out);
+                }
+                out.extend_from_slice(end);
+                true
+            }
+            Content::Nothing => false,
+        };
+        if !is_written {
+            out.extend_from_slice(self.null);
+        }
+    }
+}
+
+/// Writes a cell unless it is null.
+#[inline]
+fn write_plain(cells: &Cells<'_>, null: Option<i64>, row: usize, out: &mut Vec<u8>) -> bool {
+    macro_rules! integers {
+        ($($kind:ident),*) => {
+            match cells {
+                $(Cells::$kind(cells) => match cells.get(row) {
+                    Some(&cell) if null.is_none_or(|null| i64::try_from(cell) != Ok(null)) => write_integer(cell, out),
+                    _ => return false,
+                },)*
+                Cells::Bool(cells) => {
+                    out.extend_from_slice(if cells.get(row) == Some(&true) { b"true" } else { b"false" });
+                }
+                Cells::F64(cells) => match cells.get(row) {
+                    // writing to memory does not fail
+                    Some(cell) if !cell.is_nan() => drop(serde_json::to_writer(out, cell)),
+                    _ => return false,
+                },
+            }
+        };
+    }
+    integers!(I64, U64, U32, U16, U8);
+    true
+}
+
+#[inline]
+fn write_integer(cell: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(cell).as_bytes());
+}
+
+/// Writes an identifier unless it is null.
+#[inline]
+fn write_hex(words: &[&[u64]], quote: &[u8], row: usize, out: &mut Vec<u8>) -> bool {
+    if words.iter().all(|word| word.get(row).is_none_or(|&word| word == 0)) {
+        return false;
+    }
+    out.extend_from_slice(quote);
+    out.extend_from_slice(format_hex(words, row).as_bytes());
+    out.extend_from_slice(quote);
+    true
+}
+
+/// An identifier in hexadecimal.
+pub(super) fn format_hex(words: &[&[u64]], row: usize) -> String {
+    words.iter().filter_map(|word| word.get(row)).map(|word| format!("{word:016x}")).collect()
+}

@@ -1,0 +1,87 @@
+//! The order of rows of RPCs where segments are read connection by connection: that of the packets with which they began.
+
+/// The packet with which each row was begun.
+///
+/// Segments are read in windows, those of a later window behind all of an earlier one. So a row that is still to come
+/// belongs behind all that are there.
+#[derive(Clone, Debug, Default)]
+pub struct RpcOrder {
+    /// The packet that is read.
+    pub packet: u32,
+    /// By row; empty where rows are in order anyway.
+    begun: Vec<u32>,
+}
+
+impl RpcOrder {
+    /// A row begins.
+    pub fn push(&mut self) {
+        self.begun.push(self.packet);
+    }
+
+    /// The largest number of rows up to `most` behind which no row belongs before one of them.
+    pub fn cut(&self, most: usize) -> usize {
+        let Some(behind) = self.begun.get(most..) else { return most };
+        let mut least = behind.iter().min().copied().unwrap_or(u32::MAX);
+        let mut highest: Vec<u32> = self.begun.get(..most).unwrap_or_default().to_vec();
+        for row in 1..highest.len() {
+            highest[row] = highest[row].max(highest[row - 1]);
+        }
+        for rows in (1..=most).rev() {
+            if highest.get(rows - 1).is_none_or(|&highest| highest <= least) {
+                return rows;
+            }
+            least = least.min(self.begun.get(rows - 1).copied().unwrap_or(u32::MAX));
+        }
+        0
+    }
+
+    /// Takes the first rows out; gives their places in order, or `None` where they are in order.
+    pub fn take_first(&mut self, rows: usize) -> Option<Vec<u32>> {
+        let begun: Vec<u32> = self.begun.drain(..rows.min(self.begun.len())).collect();
+        if begun.is_sorted() {
+            return None;
+        }
+        let mut places: Vec<u32> = (0..begun.len() as u32).collect();
+        places.sort_by_key(|&place| begun.get(place as usize).copied()); // stable: a packet begins RPCs in order
+        Some(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::budget::Budget;
+    use crate::store::context::{Context, Options};
+    use crate::store::tables::{RpcRow, RpcSizesRow};
+
+    fn order(begun: &[u32]) -> RpcOrder {
+        RpcOrder { begun: begun.to_vec(), ..RpcOrder::default() }
+    }
+
+    #[test]
+    fn rows_are_cut_where_none_behind_belongs_before() {
+        let order = order(&[1, 5, 3, 3, 9, 7, 12]);
+        assert_eq!((0..8).map(|most| order.cut(most)).collect::<Vec<_>>(), [0, 1, 1, 1, 4, 4, 6, 7]);
+        assert_eq!(RpcOrder::default().cut(5), 5);
+    }
+
+    #[test]
+    fn rows_are_taken_in_order_and_their_corrections_name_the_places_they_got() {
+        let mut cx = Context::new(Options { rpc_rows: true, sorts_rpcs: true, ..Options::default() });
+        for (stream, packet, settled) in [(1, 4, 1), (3, 9, 0), (5, 4, 1), (7, 2, 0), (9, 20, 1)] {
+            cx.rpc_order.packet = packet;
+            cx.rpc_order.push();
+            cx.rpcs.push(RpcRow { stream, ..RpcRow::default() });
+            cx.rpc_sizes.push(RpcSizesRow { settled, ..RpcSizesRow::default() });
+            cx.rpc_budgets.push(Budget::default());
+        }
+        cx.deadlines = vec![-1, 30];
+        let rows = cx.take_rpcs(4);
+        assert!(format!("{:?}", rows.columns).contains("U32([7, 1, 5, 3])"));
+        assert_eq!(rows.deadlines, [-1, -1, -1, 30]);
+        assert_eq!((cx.rpcs.stream.as_slice(), cx.handed_on.place(4)), ([9].as_slice(), Some(0)));
+        cx.handed_on.settle(1);
+        cx.handed_on.settle(3);
+        assert_eq!(cx.handed_on.take_settled().0, [0, 3]);
+    }
+}

@@ -1,0 +1,337 @@
+"""Columns of a table on their way from the core to a file or terminal: numpy arrays, with texts by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...analyzer.model.text import safe
+
+Array: TypeAlias = npt.NDArray[Any]
+Packed: TypeAlias = tuple[str, Any, list[str | None] | None, bool, int | None]
+"""A column for `_core.RowWriter`: name; cells; texts, or names of parts; whether they are an enum; what means null."""
+
+
+class Column(Protocol):
+    """Cells of one kind."""
+
+    def __len__(self) -> int:
+        """Count the cells."""
+
+    def take(self, rows: Any) -> Self:
+        """Take some rows: a slice, their numbers, or a mask."""
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """Tell which cells are null."""
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """Give arrays that order the cells as a whole, the first one being the least significant."""
+
+    def to_list(self) -> list[Any]:
+        """Give the cells as Python values; None for null."""
+
+    def append(self, others: Sequence[Self]) -> Self:
+        """Put the cells of other columns of this kind behind these."""
+
+    def escape(self) -> Column:
+        """Escape foreign text with `safe`."""
+
+    def pack(self, name: str) -> Packed:
+        """Give the column as the core's writer takes it."""
+
+
+class Numbers(Struct, frozen=True, eq=False):
+    """Integers, booleans, or floating-point numbers, of which not-a-number is null."""
+
+    cells: Array
+    null: int | None = None
+    """The number that means null."""
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return len(self.cells)
+
+    def take(self, rows: Any) -> Numbers:
+        """See `Column`."""
+        return Numbers(self.cells[rows], self.null)
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """See `Column`."""
+        if self.cells.dtype == np.float64:
+            return np.asarray(np.isnan(self.cells))
+        return np.zeros(len(self), bool) if self.null is None else np.asarray(self.cells == self.null)
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """See `Column`."""
+        return (self.cells,)
+
+    def to_list(self) -> list[Any]:
+        """See `Column`."""
+        return [None if null else cell for cell, null in zip(self.cells.tolist(), self.is_null().tolist(), strict=True)]
+
+    def append(self, others: Sequence[Numbers]) -> Numbers:
+        """See `Column`."""
+        return Numbers(np.concatenate([self.cells, *(other.cells for other in others)]), self.null)
+
+    def escape(self) -> Numbers:
+        """See `Column`."""
+        return self
+
+    def pack(self, name: str) -> Packed:
+        """See `Column`."""
+        return name, np.ascontiguousarray(self.cells), None, False, self.null
+
+
+class Texts(Struct, frozen=True, eq=False):
+    """Texts by number; a number without a text is null."""
+
+    codes: Array
+    texts: Sequence[str | None]
+    is_enum: bool = False
+    """Whether the texts are all that may occur, none of them from a capture."""
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return len(self.codes)
+
+    def take(self, rows: Any) -> Texts:
+        """See `Column`."""
+        return replace(self, codes=self.codes[rows])
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """See `Column`."""
+        return self.where([text is None for text in self.texts]) | (self.codes >= len(self.texts))
+
+    def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
+        """Tell which cells have a text that is chosen, given one answer for each text."""
+        answers = np.append(np.asarray(chosen, bool), False)  # the last one is for numbers without a text
+        return np.asarray(answers[np.minimum(self.codes, len(self.texts))])
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """See `Column`."""
+        ranks = {text: rank for rank, text in enumerate(sorted({text for text in self.texts if text is not None}))}
+        by_code = np.array([ranks.get(text, 0) for text in (*self.texts, None)])  # type: ignore[arg-type]
+        return (by_code[np.minimum(self.codes, len(self.texts))],)
+
+    def to_list(self) -> list[str | None]:
+        """See `Column`."""
+        texts = [*self.texts, None]
+        return [texts[min(code, len(self.texts))] for code in self.codes.tolist()]
+
+    def append(self, others: Sequence[Texts]) -> Texts:
+        """See `Column`."""
+        if all(other.texts == self.texts for other in others):
+            return replace(self, codes=np.concatenate([self.codes, *(other.codes for other in others)]))
+        return number_texts([text for part in (self, *others) for text in part.to_list()])
+
+    def escape(self) -> Texts:
+        """See `Column`."""
+        if self.is_enum or all(text is None or text.isprintable() for text in self.texts):
+            return self
+        return replace(self, texts=[text if text is None else safe(text) for text in self.texts])
+
+    def pack(self, name: str) -> Packed:
+        """See `Column`."""
+        return name, np.ascontiguousarray(self.codes), list(self.texts), self.is_enum, None
+
+
+class Hex(Struct, frozen=True, eq=False):
+    """Identifiers of 64 bits a word, written in hexadecimal; null where all words are zero."""
+
+    words: tuple[Array, ...]
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return len(self.words[0])
+
+    def take(self, rows: Any) -> Hex:
+        """See `Column`."""
+        return Hex(tuple(word[rows] for word in self.words))
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """See `Column`."""
+        return np.asarray(np.logical_and.reduce([word == 0 for word in self.words]))
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """See `Column`."""
+        return self.words[::-1]
+
+    def to_list(self) -> list[str | None]:
+        """See `Column`."""
+        rows = zip(*(word.tolist() for word in self.words), strict=True)
+        return ["".join(f"{word:016x}" for word in row) if any(row) else None for row in rows]
+
+    def append(self, others: Sequence[Hex]) -> Hex:
+        """See `Column`."""
+        return Hex(tuple(map(np.concatenate, zip(self.words, *(other.words for other in others), strict=True))))
+
+    def escape(self) -> Hex:
+        """See `Column`."""
+        return self
+
+    def pack(self, name: str) -> Packed:
+        """See `Column`."""
+        return name, [np.ascontiguousarray(word) for word in self.words], None, False, None
+
+
+class Parts(Struct, frozen=True, eq=False):
+    """A structure of integers."""
+
+    cells: Array
+    """One row of parts per row of the table."""
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return len(self.cells)
+
+    def take(self, rows: Any) -> Parts:
+        """See `Column`."""
+        return Parts(self.cells[rows], self.names)
+
+    def part(self, name: str) -> Numbers:
+        """Take one part as a column."""
+        return Numbers(self.cells[:, self.names.index(name)])
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """See `Column`."""
+        return np.zeros(len(self), bool)
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """See `Column`."""
+        return tuple(self.cells.T[::-1])
+
+    def to_list(self) -> list[dict[str, int]]:
+        """See `Column`."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.cells.tolist()]
+
+    def append(self, others: Sequence[Parts]) -> Parts:
+        """See `Column`."""
+        return Parts(np.concatenate([self.cells, *(other.cells for other in others)]), self.names)
+
+    def escape(self) -> Parts:
+        """See `Column`."""
+        return self
+
+    def pack(self, name: str) -> Packed:
+        """See `Column`."""
+        return name, np.ascontiguousarray(self.cells, np.int64), list(self.names), False, None
+
+
+class Lists(Struct, frozen=True, eq=False):
+    """Lists; None for null. CSV has their items joined by semicolons."""
+
+    lists: Sequence[Any]
+    """Sequences, or None."""
+    dtype: npt.DTypeLike | None = None
+    """Type of the items, which are texts without one."""
+
+    def __len__(self) -> int:
+        """Count the cells."""
+        return len(self.lists)
+
+    def take(self, rows: Any) -> Lists:
+        """See `Column`."""
+        return replace(self, lists=[self.lists[row] for row in np.arange(len(self))[rows].tolist()])
+
+    def is_null(self) -> npt.NDArray[np.bool_]:
+        """See `Column`."""
+        return np.array([one is None for one in self.lists], bool)
+
+    def sort_keys(self) -> tuple[Array, ...]:
+        """Lists have no order. Raises TypeError."""
+        raise TypeError("lists have no order")
+
+    def to_list(self) -> list[Sequence[Any] | None]:
+        """See `Column`."""
+        return list(self.lists)
+
+    def append(self, others: Sequence[Lists]) -> Lists:
+        """See `Column`."""
+        return replace(self, lists=[one for part in (self, *others) for one in part.lists])
+
+    def escape(self) -> Lists:
+        """See `Column`."""
+        if self.dtype is not None:
+            return self
+        return replace(self, lists=[one if one is None else list(map(safe, one)) for one in self.lists])
+
+    def join(self) -> Texts:
+        """Join the items by semicolons."""
+        return number_texts([None if one is None else ";".join(map(str, one)) for one in self.lists])
+
+    def pack(self, name: str) -> Packed:
+        """See `Column`."""
+        lengths = np.array([-1 if one is None else len(one) for one in self.lists], np.int64)
+        items = [item for one in self.lists for item in (one if one is not None else ())]
+        if self.dtype is not None:
+            return name, (lengths, np.array(items, self.dtype)), None, False, None
+        numbered = number_texts(items)
+        return name, (lengths, numbered.codes), list(numbered.texts), False, None
+
+
+def number_texts(values: Sequence[str | None]) -> Texts:
+    """Make a column of texts; None for null."""
+    numbers: dict[str | None, int] = {}
+    codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.uint32)
+    return Texts(codes, list(numbers))
+
+
+class Frame(Struct, frozen=True, eq=False):
+    """Rows of a table: columns of equal length by name."""
+
+    columns: Mapping[str, Any]
+    """See `Column`."""
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def take(self, rows: Any) -> Frame:
+        """Take some rows: a slice, their numbers, or a mask."""
+        return Frame({name: column.take(rows) for name, column in self.columns.items()})
+
+    def split(self, rows: int) -> Iterator[Frame]:
+        """Split into pieces of that many rows, at least one piece."""
+        for begin in range(0, max(1, len(self)), rows):
+            yield self.take(slice(begin, begin + rows))
+
+    def escape(self) -> Frame:
+        """Escape foreign text: CSV and Parquet do not escape characters that control a terminal."""
+        return Frame({name: column.escape() for name, column in self.columns.items()})
+
+    def flatten(self) -> Frame:
+        """Flatten nested columns as CSV has them: a list as text; a structure last, whose parts become columns."""
+        flat = {name: column.join() if isinstance(column, Lists) else column for name, column in self.columns.items()}
+        nested = {name: column for name, column in flat.items() if isinstance(column, Parts)}
+        return Frame({name: column for name, column in flat.items() if name not in nested} | nested)
+
+    def list_names(self) -> list[str]:
+        """List the names of the columns in CSV."""
+        return [
+            name
+            for column, cells in self.columns.items()
+            for name in ([f"{column}_{part}" for part in cells.names] if isinstance(cells, Parts) else [column])
+        ]
+
+
+def concatenate(frames: Sequence[Frame]) -> Frame:
+    """Put frames with the same columns behind one another."""
+    first, *rest = frames
+    return Frame(
+        {name: column.append([frame.columns[name] for frame in rest]) for name, column in first.columns.items()}
+    )
+
+
+def sort_rows(column: Column, *, descending: bool) -> Array:
+    """Give the numbers of the rows in the order of a column: nulls last, and rows of equal cells in their order."""
+    keys = column.sort_keys()
+    if descending:
+        keys = tuple(-key if key.dtype.kind == "f" else ~key for key in keys)  # ~ turns the order of integers around
+    null = column.is_null()
+    return np.lexsort((*(np.where(null, key[:1], key) for key in keys), null))
