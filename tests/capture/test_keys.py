@@ -43,6 +43,20 @@ def test_analyze_finds_the_key_log_next_to_the_capture(compressed: str, tmp_path
     assert rpcs(file, "--keylog", str(TLS / "churn.keys")) == 0  # what the user names takes precedence
 
 
+def test_a_key_log_of_ecapture_is_read(tmp_path: Path) -> None:
+    """`ecapture tls -m keylog` writes lower-case digits, both secrets of the client first, and the exporter's too."""
+    secrets = {line.split()[0]: line for line in (TLS / "warm.keys").read_text().splitlines()}
+    of_client, of_server = (
+        [secrets[f"{side}_HANDSHAKE_TRAFFIC_SECRET"], secrets[f"{side}_TRAFFIC_SECRET_0"]]
+        for side in ("CLIENT", "SERVER")
+    )
+    random = of_client[0].split()[1]
+    log = tmp_path / "ecapture_openssl_key.log"
+    log.write_text("\n".join([*of_client, *of_server, f"EXPORTER_SECRET {random} {'5a' * 32}"]) + "\n")
+    assert log.read_text() == log.read_text().replace(random, random.lower())
+    assert rpcs(TLS / "warm.pcap", "--keylog", str(log)) == 5
+
+
 def test_tables_find_it_too(tmp_path: Path) -> None:
     file = tmp_path / "run.pcap"
     shutil.copy(TLS / "warm.pcap", file)

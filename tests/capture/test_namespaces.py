@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from recorder import capture, free_port, may_record, sidecar
-from support import REPOSITORY, run_here
+from support import REPOSITORY, run_here, wait_until
 
 from grpcdiag.capture import containers, namespaces, savefile, tools
 from grpcdiag.capture.errors import UsageError
@@ -172,6 +172,7 @@ def space() -> Iterator[str]:
 
 SENDS = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'ping', ('127.0.0.1', 9))"
 """No program listens there, so the kernel answers with ICMP."""
+CONNECTS = "import socket; socket.socket().connect_ex(('127.0.0.1', 9))"
 
 
 def test_tcpdump_enters_and_the_command_stays_outside(space: str, tmp_path: Path) -> None:
@@ -185,6 +186,45 @@ def test_tcpdump_enters_and_the_command_stays_outside(space: str, tmp_path: Path
     assert host["addresses"] == ["127.0.0.1", "::1"]
     assert "net.ipv4.tcp_rmem" in host["sysctls"]
     assert not tools.list_prefix()
+
+
+def test_the_namespace_of_a_process_is_entered(space: str, tmp_path: Path) -> None:
+    """By `capture --pid`, and by `watch --pid`: the packets there are recorded, and those here are not."""
+    file = tmp_path / "run.pcap"
+    inside = ["ip", "netns", "exec", space]
+    with subprocess.Popen([*inside, "sleep", "1000"]) as there:
+        try:
+            wait_until(lambda: namespaces.locate(None, None, [there.pid]))  # ip has entered it
+            assert namespaces.locate(None, None, [os.getpid()]) is None
+            with pytest.raises(UsageError, match="are in several network namespaces: give --netns"):
+                namespaces.locate(None, None, [os.getpid(), there.pid])
+            command = f'{sys.executable} -c "{SENDS}"; ip netns exec {space} {sys.executable} -c "{SENDS}"'
+            words = ["--pid", str(there.pid), "--processes", "off", "-o", str(file), "-i", "lo", "-p", "9", "--"]
+            done = capture(*words, "sh", "-c", command)
+            assert savefile.look(os.open(file, os.O_RDONLY)).packets == 1, done.stderr
+            watch = [sys.executable, "-m", "grpcdiag", "watch", "--json", "--pid", str(there.pid), "-i", "lo"]
+            with subprocess.Popen(watch, stdout=subprocess.PIPE) as watching:
+                assert watching.stdout is not None
+                for line in watching.stdout:
+                    if json.loads(line)["packets"]:
+                        break
+                    subprocess.run([*inside, sys.executable, "-c", CONNECTS], check=True)
+                watching.terminate()
+                watching.stdout.read()
+        finally:
+            there.kill()
+
+
+def test_a_number_that_a_process_had_is_not_used() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as one:
+        with namespaces.held([one.pid]) as check:
+            check()
+            one.kill()
+            one.wait()
+            with pytest.raises(UsageError, match=f"--pid {one.pid}: it has ended"):
+                check()
+        with pytest.raises(UsageError, match="No such process"), namespaces.held([one.pid]):
+            pass
 
 
 def test_a_recording_without_packets_names_processes_of_other_namespaces(space: str) -> None:

@@ -11,19 +11,23 @@ import sys
 import termios
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support import PATIENCE_S, free_port, gone, recorded, require_tool, run_here, wait_until
 from terminals import Terminal
 
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.intervals import CallFigures
 from grpcdiag.capture import tcpdump
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.moments import Saved
 from grpcdiag.cli.watching import errands
+from grpcdiag.cli.watching.call_timeline import draw_call
 
 FILE = Path(recorded("rpc-errors.pcap"))
 WATCH = [sys.executable, "-m", "grpcdiag", "watch"]
@@ -152,6 +156,30 @@ def test_a_hook_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatc
     doing.begin(Saved(Path(mark), ("why",), 1))
     assert doing.finish() == ["--exec sh: ended after 0.2 s"]
     assert gone(mark)
+
+
+class Kept:
+    """A recorder that has kept packets."""
+
+    def __init__(self, data: bytes, packets: int) -> None:
+        self.data, self.packets = data, packets
+
+    def write_between(self, from_ns: int, to_ns: int, out: IO[bytes]) -> int:
+        out.write(self.data)
+        return self.packets
+
+
+def test_the_timeline_of_a_call_is_drawn_from_the_packets_kept() -> None:
+    tables = decode([str(FILE)], rpc_rows=True)
+    row = int(tables.rpcs.duration_ns.argmax())
+    begin, took = int(tables.rpcs.start_time_ns[row]), int(tables.rpcs.duration_ns[row])
+    stream = int(tables.rpcs.stream[row])
+    call = CallFigures(None, tables.client(0), tables.server(0), stream, begin, took, "OK", False)
+    drawn = draw_call(cast(Any, Kept(FILE.read_bytes(), 1)), call, {}, 120)
+    assert f"connection 0, stream {stream}" in drawn and f"HEADERS[{stream}]" in drawn
+    for kept, one in ((Kept(b"", 0), call), (Kept(FILE.read_bytes(), 1), replace(call, client="10.0.0.9:1"))):
+        with pytest.raises(RecordingError, match="no longer kept"):
+            draw_call(cast(Any, kept), one, {}, 120)
 
 
 def test_the_port_of_a_scraper_is_taken() -> None:

@@ -26,6 +26,7 @@ def draw_call(recorder: FlightRecorder, call: CallFigures, chosen: DecodeOptions
         try:
             if not recorder.write_between(begin, end, out):
                 raise RecordingError(_GONE)
+            out.flush()
             tables = decode([out.name], **chosen)
             ends = (call.client, call.server)
             found = [
