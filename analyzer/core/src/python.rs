@@ -255,7 +255,7 @@ impl Run {
     fn finish_file<'py>(
         &mut self,
         py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>)> {
+    ) -> PyResult<(Tables<'py>, Tables<'py>, Option<Bound<'py, PyBytes>>)> {
         let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let damage = self.inner().reader.info().last_damage();
         let (places, pieces, saved) = py.detach(|| {
@@ -274,6 +274,9 @@ impl Run {
         Ok((all, open?, saved.ok().map(|saved| PyBytes::new(py, &saved))))
     }
 }
+
+/// Tables by name.
+type Tables<'py> = Bound<'py, PyDict>;
 
 impl Run {
     fn inner(&mut self) -> &mut Inner {

@@ -299,7 +299,7 @@ impl State {
     /// Forgets pieces, but for so many of the last ones.
     fn forget(&mut self, kept: usize) {
         let forgotten = self.pieces.len().saturating_sub(kept);
-        self.before = self.pieces.drain(..forgotten).last().map(|piece| piece.end_time).or(self.before);
+        self.before = self.pieces.drain(..forgotten).next_back().map(|piece| piece.end_time).or(self.before);
     }
 }
 
