@@ -10,6 +10,9 @@ from ...analyzer import _core
 from .columns import TABLES, Column, columns
 from .frame import Frame
 
+ROWS_AT_ONCE = 10_000
+"""Rows whose bytes are in memory at once."""
+
 
 def write_rows(pieces: Iterable[Frame], format_: str, out: IO[bytes], table: str) -> tuple[list[str], int]:
     """Write a table as csv, jsonl or parquet; return the names of its columns and its number of rows.
@@ -20,7 +23,7 @@ def write_rows(pieces: Iterable[Frame], format_: str, out: IO[bytes], table: str
     """
     writer: _core.RowWriter | None = None
     names, rows = list[str](), 0
-    for piece in pieces:
+    for piece in (part for some in pieces for part in some.split(ROWS_AT_ONCE)):
         given = piece.flatten() if format_ == "csv" else piece
         if writer is None:
             names = given.list_names() if format_ == "csv" else list(given.columns)
