@@ -23,11 +23,12 @@ from terminals import Terminal
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.intervals import CallFigures
-from grpcdiag.capture import tcpdump
+from grpcdiag.capture import namespaces, tcpdump
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.moments import Saved
 from grpcdiag.cli.watching import errands
 from grpcdiag.cli.watching.call_timeline import draw_call
+from grpcdiag.cli.watching.hints import AFTER_INTERVALS, Hints
 
 FILE = Path(recorded("rpc-errors.pcap"))
 WATCH = [sys.executable, "-m", "grpcdiag", "watch"]
@@ -279,3 +280,12 @@ def test_q_ends_it_and_the_terminal_is_as_before(program: list[str], shown: str)
         terminal.type("xq")
         assert terminal.process.wait(PATIENCE_S) == 0
         assert termios.tcgetattr(terminal.leader) == before
+
+
+def test_hints_come_once_and_only_without_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "list_hints", lambda path, ports, pids: [f"look at {ports}"])
+    silent, busy = Hints(None, [1]), Hints(None, [1])
+    said = [silent.list(0) for _ in range(20)]
+    assert said[AFTER_INTERVALS - 1] == ["no packet matched the filter yet", "look at [1]"]
+    assert not any([*said[: AFTER_INTERVALS - 1], *said[AFTER_INTERVALS:]])
+    assert not any(busy.list(int(second == 2)) for second in range(20))

@@ -168,7 +168,7 @@ class Watch:
         met = self._recorder.judge(now_ns, packets, recent, analysis)
         self.gate.judge(analysis, met)
         self._settle(now_ns, over=over)
-        self._problems += self._hints.list(packets)
+        self._problems += self._hints.list(packets) if self._options.interface else []
         ring_bytes, lost = self._recorder.measure()
         connections, more = self._samples.measure(windows)
         findings, dropped = self._findings.take(analysis, now_ns), self._feed.count_dropped()
