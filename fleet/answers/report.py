@@ -248,7 +248,7 @@ def _read_causes(database: Any, target: str) -> Iterator[Cause]:
     ).fetchall():
         hours.setdefault(id_, {})[name] = count
     groups = database.execute(f"""
-        SELECT id, max({severity}), count(*), count(DISTINCT recording), count(DISTINCT host),
+        SELECT id, max({severity}), count(*), count(DISTINCT {SERIES}), count(DISTINCT host),
                coalesce(total_ns({alone}), 0) AS lost, min(first_time_ns), max(last_time_ns), mode(remedy)
         FROM findings GROUP BY id ORDER BY max({severity}) = 1, lost DESC, count(*) DESC, id""").fetchall()
     worst = _read_cases(database, target, f"{severity} DESC, coalesce(lost_ns, 0) DESC")

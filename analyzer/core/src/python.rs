@@ -74,6 +74,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__build__", (option_env!("GRPCDIAG_COMMIT"), option_env!("GRPCDIAG_BUILT"), profile))
 }
 
+/// What a run found, what of it is open, and what another run goes on with.
+type FileEnd<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>);
+
 /// The analysis of one capture, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]
 struct Run {
@@ -252,10 +255,7 @@ impl Run {
 
     /// Ends a run behind which others may come: what `finish` gives, the same of what is open at the end alone, and what
     /// another run goes on with; `None` if that cannot be saved. `places` has the numbers of connections by those before.
-    fn finish_file<'py>(
-        &mut self,
-        py: Python<'py>,
-    ) -> PyResult<(Tables<'py>, Tables<'py>, Option<Bound<'py, PyBytes>>)> {
+    fn finish_file<'py>(&mut self, py: Python<'py>) -> PyResult<FileEnd<'py>> {
         let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let damage = self.inner().reader.info().last_damage();
         let (places, pieces, saved) = py.detach(|| {
@@ -274,9 +274,6 @@ impl Run {
         Ok((all, open?, saved.ok().map(|saved| PyBytes::new(py, &saved))))
     }
 }
-
-/// Tables by name.
-type Tables<'py> = Bound<'py, PyDict>;
 
 impl Run {
     fn inner(&mut self) -> &mut Inner {

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock_steps::Clock;
 use crate::connection::Connection;
-use crate::grpc::state::Http2;
 use crate::limits;
 use crate::store::context::{Context, Options};
 use crate::store::tables::RpcRow;
@@ -24,7 +23,7 @@ use super::shard::Shard;
 const FORM: u32 = 1;
 
 /// Which program saved: another one may have other types.
-type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 6]);
+type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 5]);
 
 const PROGRAM: Program<'static> = (
     FORM,
@@ -32,7 +31,6 @@ const PROGRAM: Program<'static> = (
     option_env!("GRPCDIAG_COMMIT"),
     [
         size_of::<Connection>() as u64,
-        size_of::<Http2>() as u64,
         size_of::<Context>() as u64,
         size_of::<Known>() as u64,
         size_of::<RpcRow>() as u64,
