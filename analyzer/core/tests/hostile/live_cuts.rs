@@ -202,6 +202,32 @@ fn calls_of_a_connection_that_is_silent_too_long_are_reported() {
     }
 }
 
+/// A router's error about a segment that the client of host 2 sent.
+fn icmp_error(code: u8, mtu: u16) -> Vec<u8> {
+    let (client, server, router) = ([0, 0, 0, 2], [10, 99, 0, 1], [10, 0, 0, 9]);
+    let ip = |protocol: u8, length: u8, from: [u8; 4], to: [u8; 4]| {
+        [&[0x45, 0, 0, length, 0, 0, 0, 0, 64, protocol, 0, 0][..], &from, &to].concat()
+    };
+    let about = [&ip(6, 40, client, server)[..], &[0x9c, 0x40, 0xc3, 0x83], &1_001_u32.to_be_bytes()].concat();
+    let [high, low] = mtu.to_be_bytes();
+    [&ip(1, 56, router, client)[..], &[3, code, 0, 0, 0, 0, high, low], &about].concat()
+}
+
+#[test]
+fn icmp_errors_without_a_row_are_counted() {
+    let _alone = Measured::begin();
+    let mut flood = live();
+    switch(&mut flood, 2);
+    flood.handshake();
+    let mut cut = |from: usize, to: usize| {
+        (from..to).for_each(|mtu| flood.packet(&icmp_error(4, 1 + mtu as u16)));
+        flood.pipeline.cut(flood.time + MS)
+    };
+    let pieces = [cut(0, 3_000), cut(3_000, limits::ICMP_ERRORS + 7)];
+    let (finished, _, counts) = join_pieces(pieces.iter()).unwrap();
+    assert_eq!((finished.icmp_errors.len(), counts.icmp_errors_not_listed), (limits::ICMP_ERRORS, 7));
+}
+
 #[test]
 fn an_icmp_error_is_reported_though_its_connection_is_silent() {
     let _alone = Measured::begin();
@@ -215,12 +241,7 @@ fn an_icmp_error_is_reported_though_its_connection_is_silent() {
         }
         flood.pipeline.cut(flood.time + SECOND);
         flood.time += 2 * SECOND;
-        let (client, server, router) = ([0, 0, 0, 2], [10, 99, 0, 1], [10, 0, 0, 9]);
-        let ip = |protocol: u8, length: u8, from: [u8; 4], to: [u8; 4]| {
-            [&[0x45, 0, 0, length, 0, 0, 0, 0, 64, protocol, 0, 0][..], &from, &to].concat()
-        };
-        let about = [&ip(6, 40, client, server)[..], &[0x9c, 0x40, 0xc3, 0x83], &1_001_u32.to_be_bytes()].concat();
-        flood.packet(&[&ip(1, 56, router, client)[..], &[3, 1, 0, 0, 0, 0, 0, 0], &about].concat());
+        flood.packet(&icmp_error(1, 0));
         let piece = flood.pipeline.cut(flood.time + SECOND);
         let (finished, _) = tables(&piece);
         assert_eq!((finished.connections.packets_client[0], &finished.icmp_errors.connection), (0, &vec![0]));
