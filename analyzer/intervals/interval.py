@@ -107,7 +107,7 @@ class Interval(Struct, frozen=True):
     """What meets triggers now, with the trigger."""
     ring_bytes: int | None = None
     ring_lost_packets: int = 0
-    """Packets that the disk had no room for."""
+    """Packets that could not be written; `problems` says why."""
     written: tuple[str, ...] = ()
     """Captures that were written since the last interval."""
     not_written: int = 0

@@ -31,7 +31,7 @@ def show_head(interval: Interval, source: str) -> Text:
     if interval.ring_bytes is not None:
         parts.append(f"ring {size(interval.ring_bytes)}")
         lost = interval.ring_lost_packets
-        parts.append(f"{count(lost, 'packet')} not recorded: no room on the disk" if lost else "")
+        parts.append(f"{count(lost, 'packet')} not recorded" if lost else "")
     return Text(f"{utc(interval.time_ns)[:19]}  " + ", ".join(part for part in parts if part))
 
 
