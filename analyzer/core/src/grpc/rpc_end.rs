@@ -183,7 +183,7 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
 }
 
 /// Notes an RPC that may be repeated, or that repeats such a one. Clients do not repeat what they give up before its
-/// deadline, and number the attempts that their library makes.
+/// deadline, and number the attempts that their library makes: where not all header fields are known there may be a number.
 #[cold]
 fn note_repeat(
     connection: u32,
@@ -194,7 +194,8 @@ fn note_repeat(
     repeats: &mut Option<Box<Repeats>>,
     cx: &mut Context,
 ) {
-    if call.previous_attempts > 0 || ending.source == Source::ClientReset {
+    let fields_unknown = call.headers_unknown || call.begun_before;
+    if fields_unknown || call.previous_attempts > 0 || ending.source == Source::ClientReset {
         return;
     }
     let row = RepeatRow {
