@@ -325,6 +325,7 @@ class Unanswered(Struct, frozen=True, eq=False):
     last_time_ns: Annotated[Ints, "time of that packet"]
     ping_packet: Annotated[Counts, "packet of its first PING that was not acknowledged, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
+    fin_alone: Annotated[Codes, "1 when its peer had acknowledged all payload, so that only the FIN got no answer"]
 
 
 class Undelivered(Struct, frozen=True, eq=False):
