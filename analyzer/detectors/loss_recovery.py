@@ -25,7 +25,8 @@ is estimated from that. Responses that leave in the same burst as blocked bytes 
 
 An outage is an interval in which one side retransmitted two or more times after a timeout and no packet of the other
 side arrived, until one did. RPCs that waited for the silent side are charged with it, too: its answers could not
-arrive. Where outages make up most of the time, the report names the longest one instead of a share of lost packets.
+arrive. Where RPCs lost most of the time in outages, the report names the longest one instead of a share of lost
+packets.
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
@@ -231,8 +232,8 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
         verdict=(
             _write_verdict(tables, cost, metrics, share)
             if cut is None
-            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%} of "
-            "their time): look for what cut the path or stopped that host."
+            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%}): "
+            "look for what cut the path or stopped that host."
         ),
     )
 

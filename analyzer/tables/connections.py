@@ -69,6 +69,7 @@ class Connections(Struct, frozen=True, eq=False):
     client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
     server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
     congestion_after_loss_ns: Annotated[Sizes, "RPC time blocked by a congestion window that a loss had reduced"]
+    loss_recovery_in_outages_ns: Annotated[Sizes, "RPC time of the cause `loss_recovery` in outages"]
     retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as the retransmission timeout"]
     recovery_ns: Annotated[Ints, "longest recovery: from a loss, as far as seen, to its retransmission"]
     recovery_time_ns: Annotated[Ints, "time of that retransmission"]
