@@ -75,6 +75,7 @@ class Connections(Struct, frozen=True, eq=False):
     recovery_time_ns: Annotated[Ints, "time of that retransmission"]
     recovery_from_packet: Annotated[Counts, "packet after the lost one, or the last before it; 0: none"]
     recovery_to_packet: Annotated[Counts, "packet that retransmits the lost one, 0: none"]
+    recovery_direction: Annotated[Codes, "who retransmitted: 0 the client, 1 the server"]
     outage_ns: Annotated[Ints, "longest outage: one side retransmitted after two timeouts or more, and heard nothing"]
     outage_time_ns: Annotated[Ints, "end of that outage"]
     outage_from_packet: Annotated[Counts, "first packet in it that got no answer, 0: none"]

@@ -25,6 +25,7 @@ from grpcdiag.fixtures.synthetic.mangle import data_indexes, in_time_order, retr
 from grpcdiag.fixtures.synthetic.packet import Captured
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_loss import METHOD, RTT, be_cut_off
+from grpcdiag.fixtures.synthetic.scenes_queues import same_connection
 from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 
 FIRES_ON = ["lab/loss-recovery", "wild/ghz-outage", "wild/grpcio-outage"]
@@ -241,3 +242,29 @@ def test_an_idle_stream_does_not_wait_in_an_outage(tmp_path: Path) -> None:
     found = finding(analyze(saved(in_time_order([*cut_off.packets, *lose_requests(60)]), tmp_path)))
     assert found.lost_ns == pytest.approx((750 + 60 * 250) * MS, rel=0.01)
     assert found.title == "RPCs waited for 62 retransmitted packets"
+
+
+@pytest.mark.parametrize(("name", "direction"), [("loss-fires-request", 0), ("loss-fires-response", 1)])
+def test_who_retransmitted(name: str, direction: int) -> None:
+    assert decode([synthetic(name).file]).connections.recovery_direction.tolist() == [direction]
+
+
+def test_a_queue_of_the_other_direction_drops_no_packet(tmp_path: Path) -> None:
+    """What the server sends is queued, and a request of the client is lost."""
+    packets = same_connection().packets
+    number = data_indexes(packets, "client")[-40]  # in the middle of the transfer
+    tables = decode(saved(retransmit(packets, [number], 30 * MS), tmp_path))
+    assert tables.connections.recovery_direction.tolist() == [0]
+    assert set(tables.queues.direction.tolist()) == {1}
+    (found,) = detect(tables, Limits())
+    assert isinstance(found, Finding)
+    assert "queue" not in found.verdict
+    other = replace(tables.connections, recovery_direction=np.array([1], dtype=np.uint8))
+    (found,) = detect(replace(tables, connections=other), Limits())
+    assert isinstance(found, Finding)
+    assert "a network queue of up to 39 ms stood then" in found.verdict
+
+
+@pytest.mark.parametrize("name", ["wild/bloat-same-lossy", "wild/ghz-outage", "wild/grpcio-outage"])
+def test_the_verdict_has_at_most_30_words(name: str) -> None:
+    assert len(finding(analyze([recorded(f"{name}.pcap.zst")])).verdict.split()) <= 30

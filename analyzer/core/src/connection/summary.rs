@@ -67,6 +67,7 @@ pub fn row(tcp: &Tcp, counters: &Counters, content: &Content, roles_from: RolesF
         recovery_time_ns: counters.recovery.to.time,
         recovery_from_packet: counters.recovery.from_packet,
         recovery_to_packet: counters.recovery.to.packet,
+        recovery_direction: h2.direction(counters.recovery.side),
         outage_ns: counters.outage.ns,
         outage_time_ns: counters.outage.to_time,
         outage_from_packet: counters.outage.from_packet,

@@ -56,7 +56,7 @@ fn join_connections(before: &ConnectionRow, after: &ConnectionRow) -> Connection
     add_loss(&mut row, &loss);
     row.late_packets = row.late_packets.max(before.late_packets);
     keep_larger!(row, before: (max_concurrent_rpcs,),
-        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet),
+        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet, recovery_direction),
         (outage_ns, outage_time_ns, outage_from_packet, outage_to_packet, outage_direction));
     row
 }

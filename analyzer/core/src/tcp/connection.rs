@@ -78,6 +78,8 @@ impl Counters {
 /// The longest time from a loss to the retransmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
+    /// The side that retransmitted.
+    pub side: usize,
     /// Its length, nanoseconds.
     pub ns: i64,
     /// The packet that shows the loss.

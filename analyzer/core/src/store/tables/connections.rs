@@ -20,6 +20,7 @@ table!(
         client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, loss_recovery_in_outages_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
+        recovery_direction: u8,
         outage_ns: i64, outage_time_ns: i64, outage_from_packet: u32, outage_to_packet: u32, outage_direction: u8,
         retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32,
         out_of_order_packets: u32, urgent_packets: u32, late_packets: u32, missing_bytes: u64,
