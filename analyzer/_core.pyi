@@ -11,6 +11,7 @@ __all__ = [
     "PACKET_NOTES",
     "PATH_PARTS",
     "PING_PURPOSES",
+    "REPEATED_WITHIN_NS",
     "ROLES_FROM",
     "RPC_PROTOCOLS",
     "STATUSES",
@@ -41,6 +42,7 @@ THREAD_STATES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
+REPEATED_WITHIN_NS: Final[int]
 RPC_PROTOCOLS: Final[list[str]]
 VANTAGES: Final[list[str]]
 ROLES_FROM: Final[list[str]]

@@ -8,30 +8,20 @@ import numpy as np
 
 from ..model.finding import Evidence, Remedy
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns
 from . import _shared, _unanswered
 
 _MOST = 0.5
-"""Part of the recoveries' time from which an outage is the cause to name (heuristic: most of it)."""
+"""Part of the time lost from which an outage is the cause to name (heuristic: most of it)."""
 
 
-def find_outage(tables: Tables, connections: Ints, recovery_ns: int) -> int | None:
-    """Find the connection with the longest outage, if outages make up most of the time in which RPCs waited."""
-    outages = tables.connections.outage_ns
-    cut = connections[outages[connections] > 0]
-    if not len(cut) or sum(_measure_waits(tables, row) for row in cut.tolist()) < _MOST * recovery_ns:
+def find_outage(tables: Tables, connections: Ints, lost_ns: int) -> int | None:
+    """Find the connection with the longest outage that cost RPC time, if outages cost most of the time lost."""
+    in_outages = tables.connections.loss_recovery_in_outages_ns[connections]
+    if total_ns(in_outages) < _MOST * lost_ns:
         return None
-    return int(cut[np.argmax(outages[cut])])
-
-
-def _measure_waits(tables: Tables, connection: int) -> int:
-    """Sum up the time that the RPCs of a connection spent in its longest outage."""
-    rpcs = tables.rpcs
-    end = int(tables.connections.outage_time_ns[connection])
-    mine = rpcs.connection == connection
-    start = rpcs.start_time_ns[mine]
-    last = np.minimum(start + rpcs.duration_ns[mine], end)
-    first = np.maximum(start, end - int(tables.connections.outage_ns[connection]))
-    return int(np.maximum(last - first, 0).sum())
+    cut = connections[in_outages > 0]
+    return int(cut[np.argmax(tables.connections.outage_ns[cut])]) if len(cut) else None
 
 
 def describe_outage(tables: Tables, connection: int) -> str:

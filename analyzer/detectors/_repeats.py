@@ -25,8 +25,6 @@ TRANSIENT = tuple(
     )
 )
 """Statuses after which the same call may succeed; others say what is wrong with it (grpc/grpc doc/statuscodes.md)."""
-WITHIN_NS = 1_000_000_000
-"""How soon the next request begins (repeats.rs)."""
 
 
 class Repeated(Struct, frozen=True, eq=False):
@@ -51,7 +49,9 @@ def find_repeats(tables: Tables, few: int, again_share: float, ends_share: float
     r, closed = tables.repeats, tables.connections.closed_time_ns
     last = int(tables.capture["last_time_ns"] or 0)
     until = np.where(closed >= 0, closed, last)[r.connection]
-    known = (r.next_stream > 0) | (r.time_ns + WITHIN_NS <= until)  # later on nothing may have had time to follow
+    known = (r.next_stream > 0) | (
+        r.time_ns + _core.REPEATED_WITHIN_NS <= until
+    )  # later on nothing may have had time to follow
     rows = np.flatnonzero(known)
     for method, places in group_rows(r.method[rows]).items():
         found = _judge(tables, method, rows[places])

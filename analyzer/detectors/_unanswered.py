@@ -67,9 +67,15 @@ def find_closing(tables: Tables, row: int) -> int | None:
     return int(rows[np.argmin(c.time_ns[rows])]) if len(rows) else None
 
 
-def begins_with_fin(tables: Tables, row: int) -> bool:
-    """Check whether the first packet without an answer is a FIN: nothing else was sent."""
-    return int(tables.unanswered.first_packet[row]) in tables.closings.packet
+def is_fin_alone(tables: Tables, row: int) -> bool:
+    """Check whether only a FIN got no answer: the peer had acknowledged all bytes before it."""
+    return bool(tables.unanswered.fin_alone[row])
+
+
+def has_closed(tables: Tables, row: int) -> bool:
+    """Check whether the side sent its FIN before it retransmitted anything: it did not give up then."""
+    closing, again = find_closing(tables, row), int(tables.unanswered.again_time_ns[row])
+    return closing is not None and not tables.closings.reset[closing] and int(tables.closings.time_ns[closing]) < again
 
 
 def find_answer(tables: Tables, row: int) -> int | None:
@@ -142,8 +148,9 @@ def describe_end(tables: Tables, row: int) -> str:
     sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
     closing = find_closing(tables, row)
     last = format_instant(tables, int(u.last_time_ns[row]))
-    if begins_with_fin(tables, row):
-        return f"{sender} closed with a FIN, and retransmitted it until {last}"
+    if is_fin_alone(tables, row) or has_closed(tables, row):
+        what = "it" if is_fin_alone(tables, row) else "the bytes before it"
+        return f"{sender} closed with a FIN, and retransmitted {what} until {last}"
     pinged = f" after its PING of {format_instant(tables, int(u.ping_time_ns[row]))}" if u.ping_packet[row] else ""
     if closing is None:
         return f"{sender} retransmitted until {last} and did not close"
@@ -159,7 +166,7 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     sender, peer = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), f"the last packet of {peer}")
     first = int(u.first_packet[row])
-    sent = "a FIN that gets" if begins_with_fin(tables, row) else "bytes that get"
+    sent = "a FIN that gets" if is_fin_alone(tables, row) else "bytes that get"
     if first == int(u.ping_packet[row]):
         sent = "bytes (a PING) that get"
     yield Evidence(first, int(u.first_time_ns[row]), f"{sender} sends {sent} no answer")
@@ -172,7 +179,6 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     )
     if (error := find_error(tables, row)) is not None:
         yield _icmp.show_error(tables, error, int(u.first_time_ns[row]))
-    if (closing := find_closing(tables, row)) is not None and not begins_with_fin(tables, row):
-        yield Evidence(
-            int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} gives up"
-        )
+    if (closing := find_closing(tables, row)) is not None and not is_fin_alone(tables, row):
+        what = "closes with a FIN" if has_closed(tables, row) else "gives up"
+        yield Evidence(int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} {what}")

@@ -25,7 +25,8 @@ is estimated from that. Responses that leave in the same burst as blocked bytes 
 
 An outage is an interval in which one side retransmitted two or more times after a timeout and no packet of the other
 side arrived, until one did. RPCs that waited for the silent side are charged with it, too: its answers could not
-arrive. Where outages make up most of the time, the report names the longest one instead of a share of lost packets.
+arrive. Where RPCs lost most of the time in outages, the report names the longest one instead of a share of lost
+packets.
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
@@ -231,8 +232,8 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
         verdict=(
             _write_verdict(tables, cost, metrics, share)
             if cut is None
-            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%} of "
-            "their time): look for what cut the path or stopped that host."
+            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%}): "
+            "look for what cut the path or stopped that host."
         ),
     )
 
@@ -323,6 +324,11 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
         f"{milliseconds(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
         f"connection. The longest recovery took {milliseconds(float(metrics['longest_recovery_ns']))}."
     )
+    if queue := _find_queue(tables, cost):
+        text += (
+            f" When its packet was lost, a network queue of up to {milliseconds(queue)} stood on the way: full queues "
+            "drop packets."
+        )
     if cost.window_ns:
         text += (
             f" The losses reduced the congestion window, mostly that of {_name_hosts(tables, cost)}. RPCs waited "
@@ -333,25 +339,25 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
 
 
 def _find_queue(tables: Tables, cost: _Cost) -> int:
-    """Find the longest time in a network queue that stood when the longest recovery's packet was lost; 0 for none."""
+    """Find the longest time in the queue that stood on the lost packet's way, for the longest recovery; 0 for none."""
     connections, queues = tables.connections, tables.queues
     row = int(cost.rows[0])
     lost = int(connections.recovery_time_ns[row] - connections.recovery_ns[row])
+    way = (queues.connection == row) & (queues.direction == connections.recovery_direction[row])
     stood = (queues.start_time_ns <= lost) & (queues.start_time_ns + queues.duration_ns >= lost)
-    return int(queues.longest_ns[stood & (queues.connection == row)].max(initial=0))
+    return int(queues.longest_ns[way & stood].max(initial=0))
 
 
 def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
-    queue = _find_queue(tables, cost)
-    advice = "find where packets are dropped."
-    if queue:
-        held = f"a network queue of up to {milliseconds(queue)} stood then"
-        advice = f"{held}. Full queues drop packets: pace large messages, or use fq_codel."
-    window = f", {milliseconds(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
-    return (
+    lost = (
         f"Packet loss ({metrics['retransmitted_share']:.1%} of packets retransmitted) cost "
-        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%}){window}: {advice}"
+        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%})"
     )
+    if queue := _find_queue(tables, cost):
+        held = f"a network queue of up to {milliseconds(queue)} stood then"
+        return f"{lost}, and {held}: pace large messages, or use fq_codel."
+    window = f", {milliseconds(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
+    return f"{lost}{window}: find where packets are dropped."
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:

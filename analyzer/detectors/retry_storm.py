@@ -22,13 +22,14 @@ no repetition mends, such as `NOT_FOUND`, do not count.
 
 When it cannot tell
 -------------------
-Without numbers, retries on another connection or after more than a second look like new calls, and the finding
-understates. So do those of a client that never succeeds and never gives up. Many callers whose requests all have the
-same size hide retries. A long poll that its deadline ends looks like a retry: the confidence is low then. With many
-calls of one method at once the capture does not say which attempt
-belongs to which call. Then back-offs are taken from the failures in their order, and calls that failed in the end are
-counted, not named. An attempt before that is not in the capture may have gone to another server: such requests count
-as retries. Without ten retries of failed attempts they may be hedged as well, and the finding is `info`.
+Requests whose header fields are not all known, as after a late begin of the capture, may have a number, and are not
+compared. Without numbers, retries on another connection or after more than a second look like new calls, and the
+finding understates. So do those of a client that never succeeds and never gives up. Many callers whose requests all
+have the same size hide retries. A long poll that its deadline ends looks like a retry: the confidence is low then.
+With many calls of one method at once the capture does not say which attempt belongs to which call. Then back-offs are
+taken from the failures in their order, and calls that failed in the end are counted, not named. An attempt before that
+is not in the capture may have gone to another server: such requests count as retries. Without ten retries of failed
+attempts they may be hedged as well, and the finding is `info`.
 
 What would refute it
 --------------------

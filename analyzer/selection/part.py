@@ -47,6 +47,7 @@ _COUNTS = (
     "bytes_client",
     "bytes_server",
     "congestion_after_loss_ns",
+    "loss_recovery_in_outages_ns",
     "retransmission_timeouts",
     "recovery_ns",
     "recovery_from_packet",

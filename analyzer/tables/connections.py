@@ -69,11 +69,13 @@ class Connections(Struct, frozen=True, eq=False):
     client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
     server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
     congestion_after_loss_ns: Annotated[Sizes, "RPC time blocked by a congestion window that a loss had reduced"]
+    loss_recovery_in_outages_ns: Annotated[Sizes, "RPC time of the cause `loss_recovery` in outages"]
     retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as the retransmission timeout"]
     recovery_ns: Annotated[Ints, "longest recovery: from a loss, as far as seen, to its retransmission"]
     recovery_time_ns: Annotated[Ints, "time of that retransmission"]
     recovery_from_packet: Annotated[Counts, "packet after the lost one, or the last before it; 0: none"]
     recovery_to_packet: Annotated[Counts, "packet that retransmits the lost one, 0: none"]
+    recovery_direction: Annotated[Codes, "who retransmitted: 0 the client, 1 the server"]
     outage_ns: Annotated[Ints, "longest outage: one side retransmitted after two timeouts or more, and heard nothing"]
     outage_time_ns: Annotated[Ints, "end of that outage"]
     outage_from_packet: Annotated[Counts, "first packet in it that got no answer, 0: none"]
@@ -325,6 +327,7 @@ class Unanswered(Struct, frozen=True, eq=False):
     last_time_ns: Annotated[Ints, "time of that packet"]
     ping_packet: Annotated[Counts, "packet of its first PING that was not acknowledged, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
+    fin_alone: Annotated[Codes, "1 when its peer had acknowledged all payload, so that only the FIN got no answer"]
 
 
 class Undelivered(Struct, frozen=True, eq=False):

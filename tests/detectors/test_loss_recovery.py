@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace as vary
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -17,6 +20,13 @@ from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets, Tables
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.mangle import data_indexes, in_time_order, retransmit
+from grpcdiag.fixtures.synthetic.packet import Captured
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_loss import METHOD, RTT, be_cut_off
+from grpcdiag.fixtures.synthetic.scenes_queues import same_connection
+from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 
 FIRES_ON = ["lab/loss-recovery", "wild/ghz-outage", "wild/grpcio-outage"]
 """Recorded captures on which the finding fires."""
@@ -194,7 +204,67 @@ def test_answers_that_could_not_arrive_in_an_outage_are_not_the_servers_time() -
 
 def test_a_small_outage_does_not_name_the_loss() -> None:
     tables = decode([synthetic("loss-fires-outage").file])
-    short = replace(tables.connections, outage_ns=tables.connections.outage_ns // 4)
-    (found,) = detect(replace(tables, connections=short), Limits())
+    (lost,) = tables.connection_budgets[:, CAUSES.index("loss_recovery")].tolist()
+    assert tables.connections.loss_recovery_in_outages_ns.tolist() == [lost]
+    for in_outages, title in ((lost // 2, "No packet of server"), (lost // 2 - 1, "RPCs waited for 2 retransmitted")):
+        column = np.array([in_outages], dtype=np.uint64)
+        part = replace(tables.connections, loss_recovery_in_outages_ns=column)
+        (found,) = detect(replace(tables, connections=part), Limits())
+        assert isinstance(found, Finding)
+        assert found.title.startswith(title)
+
+
+def saved(packets: Sequence[Captured], folder: Path) -> list[str]:
+    path = folder / "made.pcap"
+    path.write_bytes(write_pcap(packets))
+    return [str(path)]
+
+
+def test_an_outage_is_named_whatever_rows_are_kept(tmp_path: Path) -> None:
+    """18 calls wait in it, behind 40 that were answered: more than a connection has rows for."""
+    files = saved(be_cut_off(2, 0, before=40, waiting=18).packets, tmp_path)
+    assert finding(analyze(files)).title.startswith("No packet of server 10.0.0.2 arrived for 800 ms")
+
+
+def lose_requests(calls: int) -> Sequence[Captured]:
+    """A second connection, on which a packet of each call's request is lost and retransmitted 250 ms later."""
+    conv = opened(rtt_ns=RTT)
+    for _ in range(calls):
+        conv.unary(METHOD, request=3000, response=50, server_delay_ns=270 * MS)
+    client = vary(CLIENT, port=CLIENT.port + 1)
+    packets = Link(rtt_ns=RTT, close="none", connection=1, client=client).carry(conv)
+    return retransmit(packets, data_indexes(packets, "client", 1448)[::2], 250 * MS)
+
+
+def test_an_idle_stream_does_not_wait_in_an_outage(tmp_path: Path) -> None:
+    """On one connection a single call waits in an outage, on another one 60 calls wait for lost packets."""
+    cut_off = be_cut_off(2, 0, watches=30, waiting=0)
+    found = finding(analyze(saved(in_time_order([*cut_off.packets, *lose_requests(60)]), tmp_path)))
+    assert found.lost_ns == pytest.approx((750 + 60 * 250) * MS, rel=0.01)
+    assert found.title == "RPCs waited for 62 retransmitted packets"
+
+
+@pytest.mark.parametrize(("name", "direction"), [("loss-fires-request", 0), ("loss-fires-response", 1)])
+def test_who_retransmitted(name: str, direction: int) -> None:
+    assert decode([synthetic(name).file]).connections.recovery_direction.tolist() == [direction]
+
+
+def test_a_queue_of_the_other_direction_drops_no_packet(tmp_path: Path) -> None:
+    """What the server sends is queued, and a request of the client is lost."""
+    packets = same_connection().packets
+    number = data_indexes(packets, "client")[-40]  # in the middle of the transfer
+    tables = decode(saved(retransmit(packets, [number], 30 * MS), tmp_path))
+    assert tables.connections.recovery_direction.tolist() == [0]
+    assert set(tables.queues.direction.tolist()) == {1}
+    (found,) = detect(tables, Limits())
     assert isinstance(found, Finding)
-    assert found.title == "RPCs waited for 2 retransmitted packets"
+    assert "queue" not in found.verdict
+    other = replace(tables.connections, recovery_direction=np.array([1], dtype=np.uint8))
+    (found,) = detect(replace(tables, connections=other), Limits())
+    assert isinstance(found, Finding)
+    assert "a network queue of up to 39 ms stood then" in found.verdict
+
+
+@pytest.mark.parametrize("name", ["wild/bloat-same-lossy", "wild/ghz-outage", "wild/grpcio-outage"])
+def test_the_verdict_has_at_most_30_words(name: str) -> None:
+    assert len(finding(analyze([recorded(f"{name}.pcap.zst")])).verdict.split()) <= 30

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as vary
+from pathlib import Path
+
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, tables_of_scene, told
@@ -11,6 +14,9 @@ from support import recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import peer_unreachable as detector
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.packet import FIN, captured
+from grpcdiag.fixtures.synthetic.scenes_dead import carry, repeat_last, up_to_the_request, work
 from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = [
@@ -142,3 +148,25 @@ def test_a_fin_without_an_answer() -> None:
     hidden = changed(hidden, "open_rpcs", closed=[1])
     hidden = replace(hidden, connection_budgets=hidden.connection_budgets * 0)
     assert must(detector, changed(hidden, "rpcs", duration_ns=[0])).severity == "info"
+
+
+def test_a_fin_behind_bytes_in_one_packet(tmp_path: Path) -> None:
+    """Linux sends the FIN with the last segment that waits to be sent: its bytes got no answer either."""
+    packets = up_to_the_request(carry(work()))
+    last = packets[-1].segment
+    assert last
+    packets[-1] = captured(packets[-1].time_ns, vary(last, flags=last.flags | FIN))
+    path = tmp_path / "fin.pcap"
+    path.write_bytes(write_pcap(repeat_last(packets, 3)))
+    tables = decode([str(path)])
+    assert tables.unanswered.first_packet.tolist() == tables.closings.packet.tolist()
+    finding = must(detector, tables)
+    assert "closed with a FIN, and retransmitted the bytes before it until" in finding.explanation
+    whats = [item.what for item in finding.evidence]
+    assert "client 10.0.0.1 sends bytes that get no answer" in whats
+    assert not any("gives up" in what for what in whats)
+    hidden = changed(tables, "connections", rpcs=[0])
+    hidden = changed(hidden, "open_rpcs", closed=[1] * len(tables.open_rpcs.closed))
+    hidden = replace(hidden, connection_budgets=hidden.connection_budgets * 0)
+    hidden = changed(hidden, "rpcs", duration_ns=[0] * len(tables.rpcs.duration_ns))
+    assert must(detector, hidden).severity == "warning", "nothing shows that nobody waited"

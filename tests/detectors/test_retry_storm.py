@@ -16,8 +16,10 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _retries
 from grpcdiag.analyzer.detectors import retry_storm as detector
 from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_retries import METHOD, hedged, number_attempt, repeated, retried
+from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries", "wild/grpc-js-app-retries", "wild/grpcio-app-retries"]
@@ -107,6 +109,20 @@ def test_which_failures_are_sent_again() -> None:
         columns = {name: getattr(r, name)[rows] for name in r.__struct_fields__}
         again = changed(tables, "repeats", **columns | {"next_stream": alone})
         assert bool(told(detector, again)) == fires
+
+
+def test_a_number_may_be_in_header_fields_that_the_capture_does_not_hold(tmp_path: Path) -> None:
+    """The capture begins when HPACK's dynamic table has the number of the attempts, and not yet their status."""
+    conv = opened()
+    begin_ns = conv.clock_ns + MS // 2
+    conv.unary(METHOD, response=None, status=14, metadata=number_attempt(1))
+    packets = Link(close="none").carry(repeated(12, conv, numbered=True))
+    path = tmp_path / "late.pcap"
+    path.write_bytes(write_pcap([packet for packet in packets if packet.time_ns > begin_ns]))
+    tables = decode([str(path)])
+    assert (tables.rpcs.status == 14).sum() == 12
+    assert not tables.rpcs.previous_attempts.any()
+    assert told(detector, tables) is None
 
 
 def test_attempts_at_the_end_of_the_capture_prove_nothing() -> None:

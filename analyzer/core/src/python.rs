@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::capture_file::{CaptureReader, Packet, Source};
 use crate::connection::{roles, set_up};
-use crate::grpc::{protocol, status};
+use crate::grpc::{protocol, repeats, status};
 use crate::http2::frame::header::FrameType;
 use crate::http2::frame::ping::PURPOSES;
 use crate::http2::observe::implementation;
@@ -62,6 +62,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
     module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;
+    module.add("REPEATED_WITHIN_NS", repeats::WITHIN)?;
     module.add("RPC_PROTOCOLS", protocol::NAMES.to_vec())?;
     module.add("VANTAGES", roles::VANTAGES.to_vec())?;
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;

@@ -26,6 +26,7 @@ pub(super) fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
             last_time_ns: sent.last.time,
             ping_packet,
             ping_time_ns,
+            fin_alone: u8::from(tcp.halves[side].fin.is_some_and(|fin| tcp.halves[side].acked >= fin)),
         });
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
-use crate::store::budget::{Budget, Cause};
+use crate::store::budget::{Budget, Cause, LossTime};
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
@@ -77,8 +77,8 @@ pub struct Call {
     pub since: i64,
     /// Where the RPC's time went so far.
     pub budget: Budget,
-    /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
-    pub after_loss_ns: u64,
+    /// Of it, what losses cost.
+    pub loss: LossTime,
     /// The name of its method was sent before the capture.
     pub method_unnamed: bool,
     /// It was opened before the capture.
@@ -208,7 +208,18 @@ impl Call {
         let before = self.since;
         self.charge(now.min(interval.end), interval.cause);
         if interval.cause == Cause::CongestionWindow && interval.after_loss {
-            self.after_loss_ns = self.after_loss_ns.wrapping_add(self.since.abs_diff(before));
+            let passed_ns = self.since.abs_diff(before);
+            self.loss.reduced_window_ns = self.loss.reduced_window_ns.wrapping_add(passed_ns);
+        }
+    }
+
+    /// Accounts the time up to `now` to lost bytes, and counts what of it was in an outage.
+    fn charge_loss(&mut self, now: i64, (from, to): (i64, i64)) {
+        let before = self.since;
+        self.charge(now, Cause::LossRecovery);
+        let (begin, end) = (before.max(from), self.since.min(to));
+        if end > begin {
+            self.loss.outage_ns = self.loss.outage_ns.wrapping_add(end.abs_diff(begin));
         }
     }
 
@@ -286,7 +297,7 @@ impl Call {
             return self.charge(now, Cause::Unexplained);
         }
         if let Some(time) = self.last_resent(transport) {
-            self.charge(time.min(now), Cause::LossRecovery);
+            self.charge_loss(time.min(now), transport.outages[last]);
         }
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let turn = Turn { passed, is_client: side == client, near_rtt, near_is_bound, queued: 0, filled_since: None };
@@ -347,10 +358,11 @@ impl Call {
         let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
         let asked = turn.passed && !self.is_inside(side);
         let resent = queues[1 - side].last_resent_before(self.position, self.since, answered).filter(|_| asked);
+        let outage = transport.outages[1 - side];
         if let Some(time) = resent {
-            self.charge(time, Cause::LossRecovery);
+            self.charge_loss(time, outage);
         }
-        let turn = &self.charge_outage(turn, transport.outages[1 - side], came, resent.is_some());
+        let turn = &self.charge_outage(turn, outage, came, resent.is_some());
         let start = self.since;
         if turn.passed && turn.near_rtt > 0 {
             self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
@@ -372,7 +384,7 @@ impl Call {
             return *turn;
         }
         self.charge_plain(self.since, turn, came.min(from));
-        self.charge(came.min(to.saturating_add(turn.near_rtt.max(0))), Cause::LossRecovery);
+        self.charge_loss(came.min(to.saturating_add(turn.near_rtt.max(0))), (from, to));
         Turn { passed: false, queued: 0, ..*turn }
     }
 }

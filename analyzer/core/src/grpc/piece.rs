@@ -5,7 +5,6 @@ use crate::http2::connection::application::Application;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::{NONE, Stream};
-use crate::store::budget::Budget;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::tcp::transport::Transport;
@@ -17,9 +16,9 @@ use super::state::{Grpc, Http2};
 
 /// Reports the open streams of a connection, whose rows move on.
 pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {
-    let (budget, after_loss_ns) = (h2.application.budget, h2.application.after_loss_ns);
+    let (budget, loss) = (h2.application.budget, h2.application.loss);
     let open_rpcs = h2.application.open_rpcs;
-    (h2.application.budget, h2.application.after_loss_ns) = (Budget::default(), 0);
+    (h2.application.budget, h2.application.loss) = Default::default();
     for id in h2.streams.ids() {
         note_half_closed(h2, id, at);
         let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { continue };
@@ -31,8 +30,8 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Pa
             report_call(h2, id, at, transport, parts);
         }
     }
-    let open = OpenTime { budget: h2.application.budget, after_loss_ns: h2.application.after_loss_ns };
-    (h2.application.budget, h2.application.after_loss_ns) = (budget, after_loss_ns);
+    let open = OpenTime { budget: h2.application.budget, loss: h2.application.loss };
+    (h2.application.budget, h2.application.loss) = (budget, loss);
     h2.application.open_rpcs = open_rpcs;
     let calls = h2.streams.slots().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc());
     let starts = calls.filter(|stream| !stream.state.finished).map(|stream| stream.state.first.time);
@@ -82,7 +81,7 @@ pub fn begin_piece(h2: &mut Http2) {
     let grpc = &mut h2.application;
     grpc.rpcs_before = grpc.followed();
     (grpc.rpcs, grpc.retries, grpc.other_streams, grpc.stalls) = (0, 0, 0, 0);
-    (grpc.budget, grpc.after_loss_ns) = (Budget::default(), 0);
+    (grpc.budget, grpc.loss) = Default::default();
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();
     for stream in h2.streams.slots_mut().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc()) {

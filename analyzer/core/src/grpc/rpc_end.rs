@@ -165,7 +165,7 @@ pub(super) fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, r
         h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(1);
     }
     h2.application.budget.add_all(&call.budget);
-    h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
+    h2.application.loss.add(&call.loss);
     if ending.status != status::OK || h2.application.repeats.is_some() {
         note_repeat(h2.connection, call, client, ending, at, &mut h2.application.repeats, reading.cx);
     }
@@ -183,7 +183,7 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
 }
 
 /// Notes an RPC that may be repeated, or that repeats such a one. Clients do not repeat what they give up before its
-/// deadline, and number the attempts that their library makes.
+/// deadline, and number the attempts that their library makes: where not all header fields are known there may be a number.
 #[cold]
 fn note_repeat(
     connection: u32,
@@ -194,7 +194,8 @@ fn note_repeat(
     repeats: &mut Option<Box<Repeats>>,
     cx: &mut Context,
 ) {
-    if call.previous_attempts > 0 || ending.source == Source::ClientReset {
+    let fields_unknown = call.headers_unknown || call.begun_before;
+    if fields_unknown || call.previous_attempts > 0 || ending.source == Source::ClientReset {
         return;
     }
     let row = RepeatRow {
@@ -253,7 +254,7 @@ pub(super) fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: 
     let ending = h2.application.tails.of_body(call).unwrap_or(without_end);
     h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
     h2.application.budget.add_all(&call.budget);
-    h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
+    h2.application.loss.add(&call.loss);
     call.touches_gap |= !end_known;
     let complete = end_known && end != End::CaptureEnds;
     call.end_missing = !end_known;

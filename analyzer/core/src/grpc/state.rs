@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::http2::connection::state;
-use crate::store::budget::Budget;
+use crate::store::budget::{Budget, LossTime};
 
 use super::probe::Before;
 use super::repeats::Repeats;
@@ -43,8 +43,8 @@ pub struct Grpc {
     pub(super) tails: Tails,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
-    /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
-    pub after_loss_ns: u64,
+    /// Of them, what losses cost.
+    pub loss: LossTime,
     /// Silences noted.
     pub stalls: u32,
     /// Whose turn it is.
@@ -71,7 +71,7 @@ impl Default for Grpc {
             server_agent: None,
             tails: Tails::default(),
             budget: Budget::default(),
-            after_loss_ns: 0,
+            loss: LossTime::default(),
             stalls: 0,
             turns: Turns::default(),
             answered_early: false,

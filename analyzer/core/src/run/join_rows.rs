@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::connection::Ended;
+use crate::store::budget::LossTime;
 use crate::store::context::Context;
 use crate::store::tables::{ConnectionRow, DirectionRow, IdleRow, RecordRow, TurnRow};
 
@@ -21,6 +22,14 @@ pub fn join(before: &Ended, after: &Ended) -> Ended {
         turns: join_turns(&before.turns, &after.turns),
         setup: after.setup,
     }
+}
+
+/// Adds what losses cost to a connection's row, as budgets are added.
+pub fn add_loss(row: &mut ConnectionRow, loss: &LossTime) {
+    let mut sum =
+        LossTime { reduced_window_ns: row.congestion_after_loss_ns, outage_ns: row.loss_recovery_in_outages_ns };
+    sum.add(loss);
+    (row.congestion_after_loss_ns, row.loss_recovery_in_outages_ns) = (sum.reduced_window_ns, sum.outage_ns);
 }
 
 /// Adds the columns of one row to those of another.
@@ -42,10 +51,12 @@ fn join_connections(before: &ConnectionRow, after: &ConnectionRow) -> Connection
         retransmission_timeouts, retransmitted_packets, needless_retransmissions, duplicate_packets, keep_alives,
         out_of_order_packets, urgent_packets, missing_bytes, payload_bytes, decoded_bytes, retransmitted_bytes,
         not_http2_bytes, encrypted_bytes, undecoded_bytes, undelivered_bytes);
-    row.congestion_after_loss_ns = row.congestion_after_loss_ns.wrapping_add(before.congestion_after_loss_ns);
+    let loss =
+        LossTime { reduced_window_ns: before.congestion_after_loss_ns, outage_ns: before.loss_recovery_in_outages_ns };
+    add_loss(&mut row, &loss);
     row.late_packets = row.late_packets.max(before.late_packets);
     keep_larger!(row, before: (max_concurrent_rpcs,),
-        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet),
+        (recovery_ns, recovery_time_ns, recovery_from_packet, recovery_to_packet, recovery_direction),
         (outage_ns, outage_time_ns, outage_from_packet, outage_to_packet, outage_direction));
     row
 }

@@ -8,7 +8,7 @@ use crate::store::piece::OpenTime;
 
 use super::finished::Finished;
 use super::icmp_errors::Collected;
-use super::join_rows::{join, join_repeated};
+use super::join_rows::{add_loss, join, join_repeated};
 use super::merge::absorb;
 use super::order_rows::order_rows;
 use super::pipeline::CaptureCounts;
@@ -238,8 +238,7 @@ impl Joined {
             let place = self.places.get(&one.ended.id).copied().unwrap_or(u32::MAX);
             if let Some(known) = self.told.get_mut(place as usize) {
                 known.ended.budget.add_all(&one.open.budget);
-                let after_loss = &mut known.ended.row.congestion_after_loss_ns;
-                *after_loss = after_loss.wrapping_add(one.open.after_loss_ns);
+                add_loss(&mut known.ended.row, &one.open.loss);
             }
         }
     }

@@ -61,6 +61,23 @@ pub const CAUSES: [&str; 16] = [
     "unexplained",
 ];
 
+/// RPC time that losses cost in a way of its own, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossTime {
+    /// Blocked by a congestion window that a loss had reduced.
+    pub reduced_window_ns: u64,
+    /// Of the time of [`Cause::LossRecovery`], that in outages.
+    pub outage_ns: u64,
+}
+
+impl LossTime {
+    /// Adds both times of `other`, as [`Budget::add_all`] does.
+    pub fn add(&mut self, other: &Self) {
+        self.reduced_window_ns = self.reduced_window_ns.wrapping_add(other.reduced_window_ns);
+        self.outage_ns = self.outage_ns.wrapping_add(other.outage_ns);
+    }
+}
+
 /// Nanoseconds per cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget(pub [u64; CAUSES.len()]);

@@ -1,6 +1,6 @@
 //! Divides a run that goes on into pieces: what is over is taken, and what is open moves on.
 
-use super::budget::Budget;
+use super::budget::{Budget, LossTime};
 use super::context::Context;
 use super::strings::UsedNames;
 use super::tables::{OtherRequestRow, RpcRow};
@@ -20,13 +20,13 @@ pub struct Parts {
     pub moved: [Vec<u32>; 2],
 }
 
-/// The time of the RPCs that are open, and of it that in a congestion window after a loss, nanoseconds.
+/// The time of the RPCs that are open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenTime {
     /// By cause.
     pub budget: Budget,
-    /// After a loss.
-    pub after_loss_ns: u64,
+    /// Of it, what losses cost.
+    pub loss: LossTime,
 }
 
 /// The row of an RPC that is open at a cut.

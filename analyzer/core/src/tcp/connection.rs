@@ -80,6 +80,8 @@ impl Counters {
 /// The longest time from a loss to the retransmission.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
+    /// The side that retransmitted.
+    pub side: usize,
     /// Its length, nanoseconds.
     pub ns: i64,
     /// The packet that shows the loss.

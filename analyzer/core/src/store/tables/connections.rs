@@ -18,8 +18,9 @@ table!(
         rpcs: u32, retries: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
         client_sequence: u32, server_sequence: u32,
-        congestion_after_loss_ns: u64, retransmission_timeouts: u32,
+        congestion_after_loss_ns: u64, loss_recovery_in_outages_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
+        recovery_direction: u8,
         outage_ns: i64, outage_time_ns: i64, outage_from_packet: u32, outage_to_packet: u32, outage_direction: u8,
         retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32,
         out_of_order_packets: u32, urgent_packets: u32, late_packets: u32, missing_bytes: u64,
@@ -140,7 +141,7 @@ table!(
     Unanswered, UnansweredRow {
         connection: u32, direction: u8, heard_packet: u32, heard_time_ns: i64, first_packet: u32, first_time_ns: i64,
         retransmissions: u32, timeouts: u32, again_packet: u32, again_time_ns: i64, last_packet: u32,
-        last_time_ns: i64, ping_packet: u32, ping_time_ns: i64,
+        last_time_ns: i64, ping_packet: u32, ping_time_ns: i64, fin_alone: u8,
     }
 );
 

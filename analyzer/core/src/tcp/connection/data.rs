@@ -128,7 +128,7 @@ impl Connection {
             behind.map_or((half.last_data_time, half.last_data_packet), |behind| (behind.time, behind.packet));
         let ns = at.time.saturating_sub(from);
         if ns > self.counters.recovery.ns {
-            self.counters.recovery = Recovery { ns, from_packet, to: at };
+            self.counters.recovery = Recovery { side, ns, from_packet, to: at };
         }
         half.congestion.lost(offset, half.highest, segment_size, timeout);
         self.transport.queues[side].resent(offset..end, at.time, segment.timestamps.map(|(clock, _)| clock));
