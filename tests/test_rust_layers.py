@@ -29,7 +29,7 @@ ARROWS = {
     "http2/connection": {"at", "http1", "http2/frame", "http2/hpack", "http2/observe", "limits", "store", "tcp"},
     "grpc": {"at", "http1", "http2/connection", "http2/frame", "http2/hpack", "limits", "store", "tcp"},
     "waits": {"at", "grpc", "http2/connection", "http2/frame", "limits", "store", "tcp"},
-    "connection": {"at", "grpc", "http2/connection", "packet", "store", "tcp", "tls", "waits"},
+    "connection": {"at", "grpc", "http2/connection", "http2/hpack", "packet", "store", "tcp", "tls", "waits"},
     "run": {"at", "capture_file", "clock_steps", "connection", "limits", "packet", "store", "tls"},
     "scrub": {
         "at",

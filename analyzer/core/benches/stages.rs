@@ -235,7 +235,7 @@ fn feed(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let mut cx = Context::new(Options { rpc_rows, ..Options::default() });
-                let mut http2 = Http2::new(0, 0, true, false, &mut cx.strings);
+                let mut http2 = Http2::new(0, 0, true, false, &Decoder::new(&mut cx.strings));
                 let reading = &mut Reading { cx: &mut cx, transport: &Transport::default() };
                 for &(side, bytes, at) in &bytes {
                     http2.feed(side, bytes, at, reading, &mut ());

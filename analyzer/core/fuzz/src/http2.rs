@@ -4,6 +4,7 @@ use grpcdiag_core::at::At;
 use grpcdiag_core::grpc::state::Http2;
 use grpcdiag_core::http2::connection::reading::Reading;
 use grpcdiag_core::http2::connection::state::End;
+use grpcdiag_core::http2::hpack::Decoder;
 use grpcdiag_core::limits;
 use grpcdiag_core::store::context::{Context, Options};
 use grpcdiag_core::tcp::transport::Transport;
@@ -24,7 +25,7 @@ pub fn run(data: &[u8]) {
     let options = Options { frames: true, messages: true, rpc_rows: true, ..Options::default() };
     let mut cx = Context::new(options);
     let client = usize::from(known & CLIENT_IS_SECOND);
-    let mut h2 = Http2::new(0, client, known & UNCERTAIN == 0, known & LATE != 0, &mut cx.strings);
+    let mut h2 = Http2::new(0, client, known & UNCERTAIN == 0, known & LATE != 0, &Decoder::new(&mut cx.strings));
     if known & FORCED != 0 {
         h2.assume_http2();
     }

@@ -68,10 +68,11 @@ pub struct Connection {
 
 impl Connection {
     /// A connection whose first packet is `segment`, from side 0. `client` is the side its addresses suggest.
-    pub fn new(row: u32, segment: &Segment<'_>, client: usize, at: At, cx: &mut Context, shared: &Shared) -> Self {
+    pub fn new(row: u32, segment: &Segment<'_>, client: usize, at: At, cx: &mut Context, shared: &mut Shared) -> Self {
         let (client, roles_from) = roles::from_first_segment(segment, client);
         let begun_late = !segment.flags.contains(TcpFlags::SYN);
-        let mut http2 = Http2::new(row, client, roles_from == RolesFrom::Syn, begun_late, &mut cx.strings);
+        let hpack = shared.hpack(&mut cx.strings);
+        let mut http2 = Http2::new(row, client, roles_from == RolesFrom::Syn, begun_late, hpack);
         if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
             http2.assume_http2();
         }

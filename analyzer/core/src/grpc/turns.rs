@@ -13,8 +13,6 @@ use super::call::Call;
 /// From this length on an idle interval of the client is its application's own pause; the table's
 /// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
 pub(super) const PAUSE: i64 = 10_000_000;
-/// Classes of lengths below [`PAUSE`]: the binary logarithm of microseconds.
-const CLASSES: usize = 14;
 /// A stream that opens within this time of another one's end takes its place: 2 ms, the longest reaction a host is
 /// given, and the way to the client.
 const REFILL: i64 = 2_000_000;
@@ -25,9 +23,11 @@ const JUDGED_IDLES: u32 = 64;
 /// A client that ends its side of a stream, or resets it, does so within a round trip and a timer or two: 1 s.
 const HALF_CLOSED: i64 = 1_000_000_000;
 
-/// The intervals of one class of lengths.
+/// The intervals of one class of lengths below [`PAUSE`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Class {
+    /// The binary logarithm of microseconds.
+    length: u8,
     count: u32,
     total: i64,
     start: i64,
@@ -60,7 +60,8 @@ pub struct Turns {
     idle: Option<(i64, i64)>,
     /// The client sent the last message that began.
     client_began: bool,
-    classes: Option<Box<[Class; CLASSES]>>,
+    /// By class of length, as far as any interval was that long.
+    classes: Vec<Class>,
     /// When the last request messages began.
     requests: VecDeque<i64>,
     /// Idle intervals in `row` from which on they are remembered.
@@ -77,7 +78,7 @@ impl Default for Turns {
             idle_since: None,
             idle: None,
             client_began: false,
-            classes: None,
+            classes: Vec::new(),
             requests: VecDeque::new(),
             judged: JUDGED_IDLES,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
@@ -135,10 +136,16 @@ impl Turns {
         }
         self.row.idles += 1;
         self.row.idle_ns = self.row.idle_ns.saturating_add(duration);
-        let class = (duration / 1_000).checked_ilog2().unwrap_or(0) as usize;
-        if let Some(kept) = self.classes.get_or_insert_default().get_mut(class) {
-            let (count, total) = (kept.count + 1, kept.total.saturating_add(duration));
-            *kept = Class { count, total, start, duration, before, after: at.packet };
+        let length = (duration / 1_000).checked_ilog2().unwrap_or(0) as u8;
+        let new = Class { length, count: 1, total: duration, start, duration, before, after: at.packet };
+        match self.classes.iter_mut().find(|kept| kept.length == length) {
+            Some(kept) => {
+                *kept = Class { count: kept.count + 1, total: kept.total.saturating_add(duration), ..new };
+            }
+            None => {
+                self.classes.reserve_exact(1);
+                self.classes.push(new);
+            }
         }
     }
 
@@ -267,7 +274,7 @@ impl Turns {
         self.judged = self.judged.saturating_sub(self.row.idles);
         self.row = TurnRow { at_limit_times: u32::from(is_at_limit), ..row };
         self.limit.since = if is_at_limit { now } else { -1 };
-        self.classes = None;
+        self.classes = Vec::new();
     }
 
     /// Whether as many streams are open as are allowed.
@@ -279,20 +286,19 @@ impl Turns {
     pub fn finish(&mut self, connection: u32, now: i64, callers: u32, idles: &mut Idles) -> TurnRow {
         self.leave_limit(now);
         (self.row.interval_ns, self.row.interval_spread_ns) = self.intervals(callers as usize);
-        for (class, kept) in self.classes.iter().flat_map(|classes| classes.iter().enumerate()) {
-            if kept.count > 0 {
-                idles.push(IdleRow {
-                    connection,
-                    length_class: class as u8,
-                    count: kept.count,
-                    total_ns: kept.total,
-                    start_time_ns: kept.start,
-                    duration_ns: kept.duration,
-                    before_packet: kept.before.1,
-                    before_time_ns: kept.before.0,
-                    after_packet: kept.after,
-                });
-            }
+        self.classes.sort_unstable_by_key(|kept| kept.length);
+        for kept in &self.classes {
+            idles.push(IdleRow {
+                connection,
+                length_class: kept.length,
+                count: kept.count,
+                total_ns: kept.total,
+                start_time_ns: kept.start,
+                duration_ns: kept.duration,
+                before_packet: kept.before.1,
+                before_time_ns: kept.before.0,
+                after_packet: kept.after,
+            });
         }
         self.row
     }

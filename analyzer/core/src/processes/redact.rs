@@ -1,7 +1,7 @@
 //! Removes from trace pages what is not the caller's: names of threads that may be others', and addresses of the kernel.
 
 use foldhash::HashMap;
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 use super::format::{Field, Format};
 use super::page::{Records, used};
@@ -71,7 +71,7 @@ fn hash(known: &mut HashMap<u64, u64>, key: &[u8; 32], pointer: u64) -> u64 {
         known.clear();
     }
     *known.entry(pointer).or_insert_with(|| {
-        let digest = Sha256::new().chain_update(key).chain_update(pointer.to_le_bytes()).finalize();
-        digest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        let digest = digest(&SHA256, &[&key[..], &pointer.to_le_bytes()].concat());
+        digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     })
 }

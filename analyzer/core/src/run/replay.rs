@@ -46,7 +46,7 @@ impl Replay {
         let mut segments = opening.routed(number, Place::default()).peekable();
         let (route, first, at) = segments.peek()?;
         let mut connection =
-            Connection::new(number, first, route.opens.unwrap_or_default(), *at, &mut self.cx, &self.shared);
+            Connection::new(number, first, route.opens.unwrap_or_default(), *at, &mut self.cx, &mut self.shared);
         let mut is_counted = opening.first().packet <= cut;
         for (route, segment, at) in segments {
             if is_counted && at.packet > cut {

@@ -183,7 +183,7 @@ impl Shard {
         if self.live >= limits::OPEN_CONNECTIONS {
             self.make_room(at);
         }
-        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &self.shared)));
+        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &mut self.shared)));
         let number = route.number;
         self.entries.push(Entry {
             number,
@@ -337,6 +337,7 @@ impl Shard {
         for connection in self.entries.iter_mut().filter_map(|entry| entry.live.as_mut()) {
             connection.note_names(&mut used);
         }
+        self.shared.forget_names();
         self.cx.strings.forget_unused(&used);
     }
 

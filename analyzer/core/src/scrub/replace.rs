@@ -1,8 +1,7 @@
 //! Replacements of texts: as long decoded and as encoded, so that every octet behind them and every size in an HPACK table
 //! stays what it was; the same for the same text; and told by nothing but a key that is thrown away.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use ring::hmac;
 use std::collections::{HashMap, HashSet};
 
 use crate::grpc::headers;
@@ -46,7 +45,7 @@ const LENGTHS: [usize; 21] = [5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22
 const PLAIN_BITS: usize = 7;
 
 /// The key of one run.
-pub(super) struct Key(Hmac<Sha256>);
+pub(super) struct Key(hmac::Key);
 
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,25 +56,19 @@ impl std::fmt::Debug for Key {
 impl Key {
     /// A key of any length.
     pub fn new(key: &[u8]) -> Self {
-        // HMAC takes keys of all lengths: there is no error to come
-        let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable_mac());
-        Self(mac)
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
     /// 64 bits that depend on all of `parts` and on the key.
     pub fn number(&self, parts: &[&[u8]]) -> u64 {
-        let mut mac = self.0.clone();
+        let mut mac = hmac::Context::with_key(&self.0);
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         }
-        let digest = mac.finalize().into_bytes();
-        digest.first_chunk::<8>().map_or(0, |chunk| u64::from_be_bytes(*chunk))
+        let digest = mac.sign();
+        digest.as_ref().first_chunk::<8>().map_or(0, |chunk| u64::from_be_bytes(*chunk))
     }
-}
-
-fn unreachable_mac() -> Hmac<Sha256> {
-    <Hmac<Sha256> as KeyInit>::new(&Default::default())
 }
 
 /// Numbers that look random (SplitMix64), from a seed that the key hides.

@@ -62,7 +62,7 @@ pub const CAUSES: [&str; 16] = [
 ];
 
 /// RPC time that losses cost in a way of its own, nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossTime {
     /// Blocked by a congestion window that a loss had reduced.
     pub reduced_window_ns: u64,

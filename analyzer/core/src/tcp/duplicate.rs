@@ -21,18 +21,19 @@ struct Sighting {
 
 /// Fingerprints of the last packets of a sender. Their upper halves lie together, so that one glance tells that a
 /// packet is new.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recent {
     upper: [u32; KEPT],
     lower: [u32; KEPT],
     times: [i64; KEPT],
-    places: [u32; KEPT],
+    /// Of cooked captures alone.
+    places: Option<Box<[u32; KEPT]>>,
     next: usize,
 }
 
 impl Default for Recent {
     fn default() -> Self {
-        Self { upper: [0; KEPT], lower: [0; KEPT], times: [0; KEPT], places: [0; KEPT], next: 0 }
+        Self { upper: [0; KEPT], lower: [0; KEPT], times: [0; KEPT], places: None, next: 0 }
     }
 }
 
@@ -54,7 +55,9 @@ impl Recent {
         self.upper[place] = upper;
         self.lower[place] = sighting.print as u32;
         self.times[place] = time;
-        self.places[place] = sighting.place;
+        if sighting.place != 0 || self.places.is_some() {
+            self.places.get_or_insert_default()[place] = sighting.place;
+        }
         self.next += 1;
         false
     }
@@ -65,17 +68,15 @@ impl Recent {
         let next = self.next % KEPT;
         let [.., last] = self.upper;
         let upper = u64::from(self.upper[0] ^ self.upper[KEPT / 2] ^ last);
-        upper
-            ^ u64::from(self.lower[next] ^ self.places[next])
-            ^ self.times[next] as u64
-            ^ self.times[(next + 8) % KEPT] as u64
+        upper ^ u64::from(self.lower[next]) ^ self.times[next] as u64 ^ self.times[(next + 8) % KEPT] as u64
     }
 
     #[cold]
     fn compare(&self, segment: &Segment<'_>, new: &Sighting) -> bool {
         (0..KEPT).any(|place| {
             let print = u64::from(self.upper[place]) << 32 | u64::from(self.lower[place]);
-            let old = Sighting { print, time: self.times[place], place: self.places[place] };
+            let seen_at = self.places.as_ref().map_or(0, |places| places[place]);
+            let old = Sighting { print, time: self.times[place], place: seen_at };
             old.print == new.print && same(segment, &old, new)
         })
     }

@@ -1,6 +1,8 @@
 //! One sender of a TCP connection (RFC 9293): its sequence numbers, what its peer acknowledged, its flights, and an
 //! estimate of its congestion window.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 
 use crate::at::At;
@@ -75,25 +77,23 @@ impl Acks {
 }
 
 /// The last [`limits::RECENT_ACKS`] receive windows of a host, for a sender far from the capture point.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
-    ring: [(i64, Option<u64>); limits::RECENT_ACKS],
-    count: usize,
+    newest_last: VecDeque<(i64, Option<u64>)>,
 }
 
 impl Windows {
     /// Remembers a window captured at `time`.
-    #[inline]
     pub fn push(&mut self, time: i64, window: Option<u64>) {
-        self.ring[self.count % limits::RECENT_ACKS] = (time, window);
-        self.count += 1;
+        if self.newest_last.len() >= limits::RECENT_ACKS {
+            self.newest_last.pop_front();
+        }
+        self.newest_last.push_back((time, window));
     }
 
     /// The newest captured at or before `time`; `None` when that is not known.
     pub fn at(&self, time: i64) -> Option<u64> {
-        let kept = self.count.min(limits::RECENT_ACKS);
-        let mut newest_first = (0..kept).map(|back| self.ring[(self.count - 1 - back) % limits::RECENT_ACKS]);
-        newest_first.find(|&(captured, _)| captured <= time)?.1
+        self.newest_last.iter().rev().find(|&&(captured, _)| captured <= time)?.1
     }
 }
 
@@ -246,7 +246,7 @@ impl Half {
         let fields =
             self.next ^ self.highest ^ self.acked ^ self.flight.start ^ self.last_data_time ^ self.last_retransmission;
         let congestion = u64::from(self.congestion.assumed) ^ u64::from(self.longest_payload);
-        let queues = self.delay.touch() ^ self.path_queues[0].touch() ^ self.path_queues[1].touch();
+        let queues = self.delay.touch() ^ u64::from(self.path_queues[0].is_seen() ^ self.path_queues[1].is_seen());
         rings ^ fields as u64 ^ congestion ^ queues ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
     }
 

@@ -27,9 +27,53 @@ const LONGEST_ROW: i64 = 1_000_000_000;
 /// Whose queue it is: the connection, the sender's direction, and 1 if it lies behind the capture point.
 pub type Place = (u32, u8, u8);
 
+/// The queue of one sender's packets; most are empty, and take no memory then.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Queue {
+    interval: Option<Box<Interval>>,
+}
+
+impl Queue {
+    /// A packet with `bytes` of payload left the queue, in which it had been for `queued` nanoseconds.
+    #[inline]
+    pub fn packet(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
+        if queued > 0 {
+            self.interval.get_or_insert_default().extend(queued, bytes, at, place, cx);
+        } else if self.interval.is_some() {
+            self.finish(place, cx);
+        }
+    }
+
+    /// Whether the last packet was queued.
+    #[inline]
+    pub fn is_seen(&self) -> bool {
+        self.interval.is_some()
+    }
+
+    /// Since when the packets of this interval have filled the queue, if it stands and they do.
+    #[inline]
+    pub fn filled_since(&self) -> Option<i64> {
+        self.interval.as_ref()?.filled_since
+    }
+
+    /// Whether it was not empty for long enough.
+    #[inline]
+    pub fn stands(&self) -> bool {
+        self.interval.as_ref().is_some_and(|interval| interval.stands())
+    }
+
+    /// It is empty, or nothing more is known of it: it has a row if it stood.
+    #[cold]
+    pub fn finish(&mut self, place: Place, cx: &mut Context) {
+        if let Some(interval) = self.interval.take() {
+            interval.write(place, cx);
+        }
+    }
+}
+
 /// An interval in which the packets of one sender were queued.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Queue {
+struct Interval {
     /// It follows a row of the same queue.
     continues: bool,
     /// When the queue was first seen, and since when these packets alone have filled it.
@@ -45,33 +89,17 @@ pub struct Queue {
     longest_at: (u32, i64),
 }
 
-impl Queue {
-    /// Reads what the next packets will; see [`Connection::touch`](super::connection::Connection::touch).
-    #[inline]
-    pub fn touch(&self) -> u64 {
-        u64::from(self.packets)
-    }
-
-    /// A packet with `bytes` of payload left the queue, in which it had been for `queued` nanoseconds.
-    #[inline]
-    pub fn packet(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
-        if queued > 0 {
-            self.extend(queued, bytes, at, place, cx);
-        } else if self.packets > 0 {
-            self.finish(place, cx);
-        }
-    }
-
+impl Interval {
     #[cold]
     fn extend(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
         let joined = at.time.saturating_sub(queued);
         let same = self.packets > 0 && joined <= self.end;
         if !same || at.time.saturating_sub(self.start) >= LONGEST_ROW {
             let before = *self;
-            self.finish(place, cx);
-            (self.since, self.start) = (joined, joined);
+            before.write(place, cx);
+            *self = Self { since: joined, start: joined, ..Self::default() };
             if same && before.stands() {
-                *self = Self { continues: true, since: before.since, filled_since: before.filled_since, ..*self };
+                (self.continues, self.since, self.filled_since) = (true, before.since, before.filled_since);
                 self.start = before.end;
             }
         }
@@ -92,44 +120,27 @@ impl Queue {
         }
     }
 
-    /// Whether the last packet was queued.
-    #[inline]
-    pub fn is_seen(&self) -> bool {
-        self.packets > 0
-    }
-
-    /// Since when these packets have filled the queue, if it stands and they do.
-    #[inline]
-    pub fn filled_since(&self) -> Option<i64> {
-        if self.packets > 0 { self.filled_since } else { None }
-    }
-
-    /// Whether it was not empty for long enough.
-    #[inline]
-    pub fn stands(&self) -> bool {
+    fn stands(&self) -> bool {
         let long = self.end.saturating_sub(self.start) >= INTERVAL && self.packets >= FEWEST;
         self.packets > 0 && (self.continues || long)
     }
 
-    /// It is empty, or nothing more is known of it: it has a row if it stood.
-    #[cold]
-    pub fn finish(&mut self, (connection, direction, behind): Place, cx: &mut Context) {
-        let queue = std::mem::take(self);
-        if queue.stands() && cx.queues.len() < limits::QUEUES + limits::ROWS_AHEAD {
+    fn write(&self, (connection, direction, behind): Place, cx: &mut Context) {
+        if self.stands() && cx.queues.len() < limits::QUEUES + limits::ROWS_AHEAD {
             cx.queues.push(QueueRow {
                 connection,
                 direction,
                 behind,
-                start_time_ns: queue.start,
-                duration_ns: queue.end.saturating_sub(queue.start),
-                packets: queue.packets,
-                bytes: queue.bytes,
-                total_ns: queue.total,
-                first_packet: queue.first_at.0,
-                first_time_ns: queue.first_at.1,
-                longest_ns: queue.longest,
-                longest_packet: queue.longest_at.0,
-                longest_time_ns: queue.longest_at.1,
+                start_time_ns: self.start,
+                duration_ns: self.end.saturating_sub(self.start),
+                packets: self.packets,
+                bytes: self.bytes,
+                total_ns: self.total,
+                first_packet: self.first_at.0,
+                first_time_ns: self.first_at.1,
+                longest_ns: self.longest,
+                longest_packet: self.longest_at.0,
+                longest_time_ns: self.longest_at.1,
             });
         }
     }

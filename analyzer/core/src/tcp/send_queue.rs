@@ -34,7 +34,7 @@ struct Resent {
 }
 
 /// The queue of one sender, as far as the capture shows what held it up.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SendQueue {
     /// Offset behind the bytes that are being read.
     pub position: i64,
@@ -42,9 +42,9 @@ pub struct SendQueue {
     pub lost: bool,
     /// What comes was kept behind a hole, so that its waits were not judged.
     pub late: bool,
-    intervals: [BlockedInterval; limits::HELD_INTERVALS],
-    kept: usize,
-    resent: [Resent; limits::RESENT],
+    intervals: Vec<BlockedInterval>,
+    /// The last [`limits::RESENT`] retransmissions, in a ring.
+    resent: Vec<Resent>,
     resendings: usize,
     last_resent: i64,
     /// The sender's clock in the last retransmission that has one.
@@ -54,34 +54,32 @@ pub struct SendQueue {
 impl SendQueue {
     /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before.
     pub fn add(&mut self, interval: BlockedInterval) {
-        if self.kept == limits::HELD_INTERVALS {
-            self.intervals.rotate_left(1);
-            self.kept -= 1;
+        if self.intervals.len() >= limits::HELD_INTERVALS {
+            self.intervals.remove(0);
         }
-        self.intervals[self.kept] = interval;
-        self.kept += 1;
+        self.intervals.push(interval);
     }
 
     /// Takes back the newest interval, which concerned one segment alone.
     pub fn take_back(&mut self) {
-        self.kept = self.kept.saturating_sub(1);
+        self.intervals.pop();
     }
 
     /// Forgets the intervals: the queue was empty, so later bytes did not wait behind them.
     #[inline]
     pub fn clear(&mut self) {
-        self.kept = 0;
+        self.intervals.clear();
     }
 
     /// The intervals since the sender last had nothing to send, oldest first.
     pub fn intervals(&self) -> &[BlockedInterval] {
-        self.intervals.get(..self.kept).unwrap_or_default()
+        &self.intervals
     }
 
     /// Whether the queue was blocked since it was last empty.
     #[inline]
     pub fn is_blocked(&self) -> bool {
-        self.kept > 0
+        !self.intervals.is_empty()
     }
 
     /// These bytes were retransmitted at `time`, by a packet with the timestamp `clock`: nothing behind them could be read
@@ -90,12 +88,14 @@ impl SendQueue {
         let Range { start: offset, end } = bytes;
         let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
         self.resendings += usize::from(!joins);
-        let place = &mut self.resent[(self.resendings - 1) % limits::RESENT];
-        *place = if joins {
-            Resent { offset: place.offset.min(offset), end: place.end.max(end), time, ..*place }
-        } else {
-            Resent { offset, end, time, clock }
-        };
+        let place = (self.resendings - 1) % limits::RESENT;
+        match self.resent.get_mut(place) {
+            Some(resent) if joins => {
+                *resent = Resent { offset: resent.offset.min(offset), end: resent.end.max(end), time, ..*resent };
+            }
+            Some(resent) => *resent = Resent { offset, end, time, clock },
+            None => self.resent.push(Resent { offset, end, time, clock }),
+        }
         self.last_resent = time;
         self.last_clock = clock.or(self.last_clock);
     }
@@ -128,8 +128,8 @@ impl SendQueue {
 
     /// When bytes before `position` were last retransmitted, after `since` and not after `until`.
     pub fn last_resent_before(&self, position: i64, since: i64, until: i64) -> Option<i64> {
-        let kept = self.resent.iter().take(self.resendings);
-        kept.filter(|r| r.offset < position && r.time > since && r.time <= until).map(|r| r.time).max()
+        let before = self.resent.iter().filter(|r| r.offset < position && r.time > since && r.time <= until);
+        before.map(|r| r.time).max()
     }
 }
 

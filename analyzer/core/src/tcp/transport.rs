@@ -8,7 +8,7 @@ use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
 /// The state of both senders that matters above TCP.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transport {
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],

@@ -1,13 +1,8 @@
 //! From secrets to keys, and from records to plaintext: the key schedules of TLS 1.3 (RFC 8446 section 7) and TLS 1.2
 //! (RFC 5246 sections 5 and 6.3), and the opening of records (RFC 8446 section 5.2, RFC 5288, RFC 7905).
 
-use aes_gcm::aead::inout::InOutBuf;
-use aes_gcm::aead::{AeadInOut, KeyInit};
-use aes_gcm::{Aes128Gcm, Aes256Gcm};
-use chacha20poly1305::ChaCha20Poly1305;
-use hkdf::Hkdf;
-use hmac::{Hmac, Mac};
-use sha2::{Sha256, Sha384};
+use ring::aead::{self, LessSafeKey, UnboundKey};
+use ring::{hkdf, hmac};
 
 use super::keylog::{Random, Secret};
 use super::record::HEADER_LENGTH;
@@ -20,30 +15,22 @@ const EXPLICIT_NONCE_LENGTH: usize = 8;
 /// Bytes of nonces and initialisation vectors.
 const IV_LENGTH: usize = 12;
 
-enum Aead {
-    Aes128(Box<Aes128Gcm>),
-    Aes256(Box<Aes256Gcm>),
-    ChaCha(Box<ChaCha20Poly1305>),
-}
+struct Aead(Box<LessSafeKey>);
 
 impl Aead {
     fn new(cipher: Cipher, key: &[u8]) -> Option<Self> {
-        Some(match cipher {
-            Cipher::Aes128Gcm => Self::Aes128(Box::new(Aes128Gcm::new_from_slice(key).ok()?)),
-            Cipher::Aes256Gcm => Self::Aes256(Box::new(Aes256Gcm::new_from_slice(key).ok()?)),
-            Cipher::ChaCha20Poly1305 => Self::ChaCha(Box::new(ChaCha20Poly1305::new_from_slice(key).ok()?)),
-        })
+        let algorithm = match cipher {
+            Cipher::Aes128Gcm => &aead::AES_128_GCM,
+            Cipher::Aes256Gcm => &aead::AES_256_GCM,
+            Cipher::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+        };
+        Some(Self(Box::new(LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?))))
     }
 
-    /// Decrypts in place; leaves `text` alone and tells `None` when the tag does not fit.
-    fn open(&self, nonce: &[u8; IV_LENGTH], aad: &[u8], text: &mut [u8], tag: &[u8; TAG_LENGTH]) -> Option<()> {
-        let (nonce, tag, text) = (nonce.into(), tag.into(), InOutBuf::from(text));
-        match self {
-            Self::Aes128(aead) => aead.decrypt_inout_detached(nonce, aad, text, tag),
-            Self::Aes256(aead) => aead.decrypt_inout_detached(nonce, aad, text, tag),
-            Self::ChaCha(aead) => aead.decrypt_inout_detached(nonce, aad, text, tag),
-        }
-        .ok()
+    /// Decrypts `text`, which ends with its tag, in place; it is of no use any more when that does not fit.
+    fn open<'a>(&self, nonce: [u8; IV_LENGTH], aad: &[u8], text: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        let nonce = aead::Nonce::assume_unique_for_key(nonce); // which is the sender's duty
+        self.0.open_in_place(nonce, aead::Aad::from(aad), text).ok()
     }
 }
 
@@ -108,27 +95,23 @@ impl Opener {
         }
     }
 
-    /// Decrypts the record with this header and sequence number in place. `None`, and an unchanged `body`, when it does
-    /// not authenticate.
+    /// Decrypts the record with this header and sequence number in place. `None` when it does not authenticate: nothing is
+    /// left of `body` then.
     pub fn open<'a>(&self, header: &[u8; HEADER_LENGTH], sequence: u64, body: &'a mut [u8]) -> Option<Opened<'a>> {
-        let (body, tag) = body.split_last_chunk_mut::<TAG_LENGTH>()?;
         let sequence = sequence.to_be_bytes();
         match self.form {
-            Form::Tls13 => {
-                self.aead.open(&xor(self.iv, sequence), header, body, tag)?;
-                strip_padding(body)
-            }
+            Form::Tls13 => strip_padding(self.aead.open(xor(self.iv, sequence), header, body)?),
             Form::Tls12 => {
-                let aad = authenticated(header, sequence, body.len());
-                self.aead.open(&xor(self.iv, sequence), &aad, body, tag)?;
-                Some(Opened { kind: header[0], bytes: body })
+                let aad = authenticated(header, sequence, body.len().checked_sub(TAG_LENGTH)?);
+                let bytes = self.aead.open(xor(self.iv, sequence), &aad, body)?;
+                Some(Opened { kind: header[0], bytes })
             }
             Form::Tls12Explicit => {
                 let (explicit, body) = body.split_first_chunk_mut::<EXPLICIT_NONCE_LENGTH>()?;
+                let aad = authenticated(header, sequence, body.len().checked_sub(TAG_LENGTH)?);
                 // The salt fills the first four bytes, the rest is zero.
-                let nonce = xor(self.iv, *explicit);
-                self.aead.open(&nonce, &authenticated(header, sequence, body.len()), body, tag)?;
-                Some(Opened { kind: header[0], bytes: body })
+                let bytes = self.aead.open(xor(self.iv, *explicit), &aad, body)?;
+                Some(Opened { kind: header[0], bytes })
             }
         }
     }
@@ -164,6 +147,15 @@ pub fn next_secret(hash: Hash, secret: &Secret) -> Option<Secret> {
     Secret::new(next)
 }
 
+/// So many bytes are derived.
+struct Length(usize);
+
+impl hkdf::KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
 /// HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
 fn expand_label(hash: Hash, secret: &[u8], label: &[u8], out: &mut [u8]) -> Option<()> {
     const PREFIX: &[u8] = b"tls13 ";
@@ -176,28 +168,35 @@ fn expand_label(hash: Hash, secret: &[u8], label: &[u8], out: &mut [u8]) -> Opti
     rest.get_mut(1 + PREFIX.len()..=label_length)?.copy_from_slice(label);
     // Two bytes of length, the label with its length, and an empty context's length.
     let info = info.get(..2 + 1 + label_length + 1)?;
-    match hash {
-        Hash::Sha256 => Hkdf::<Sha256>::from_prk(secret).ok()?.expand(info, out).ok(),
-        Hash::Sha384 => Hkdf::<Sha384>::from_prk(secret).ok()?.expand(info, out).ok(),
+    let algorithm = match hash {
+        Hash::Sha256 => hkdf::HKDF_SHA256,
+        Hash::Sha384 => hkdf::HKDF_SHA384,
+    };
+    if secret.len() < hash.length() {
+        return None; // a secret of another hash
     }
+    let secret = hkdf::Prk::new_less_safe(algorithm, secret);
+    secret.expand(&[info], Length(out.len())).ok()?.fill(out).ok()
 }
 
-/// Fills `out` with the TLS 1.2 key block (RFC 5246 section 6.3).
-fn key_block(hash: Hash, master: &[u8], randoms: &[&Random; 2], out: &mut [u8]) -> Option<()> {
-    match hash {
-        Hash::Sha256 => p_hash(&<Hmac<Sha256> as KeyInit>::new_from_slice(master).ok()?, randoms, out),
-        Hash::Sha384 => p_hash(&<Hmac<Sha384> as KeyInit>::new_from_slice(master).ok()?, randoms, out),
-    }
-}
-
-/// `P_hash` with the label "key expansion" (RFC 5246 section 5).
-fn p_hash<M: Mac + Clone>(keyed: &M, [server, client]: &[&Random; 2], out: &mut [u8]) -> Option<()> {
-    let seeded = |mac: M| mac.chain_update(b"key expansion").chain_update(server).chain_update(client);
-    let mut a = seeded(keyed.clone()).finalize().into_bytes();
-    for chunk in out.chunks_mut(a.len()) {
-        let block = seeded(keyed.clone().chain_update(&a)).finalize().into_bytes();
-        chunk.copy_from_slice(block.get(..chunk.len())?);
-        a = keyed.clone().chain_update(&a).finalize().into_bytes();
+/// Fills `out` with the TLS 1.2 key block (RFC 5246 section 6.3): `P_hash` with the label "key expansion" (section 5).
+fn key_block(hash: Hash, master: &[u8], [server, client]: &[&Random; 2], out: &mut [u8]) -> Option<()> {
+    let algorithm = match hash {
+        Hash::Sha256 => hmac::HMAC_SHA256,
+        Hash::Sha384 => hmac::HMAC_SHA384,
+    };
+    let key = hmac::Key::new(algorithm, master);
+    let sign = |parts: &[&[u8]]| {
+        let mut mac = hmac::Context::with_key(&key);
+        parts.iter().for_each(|part| mac.update(part));
+        mac.sign()
+    };
+    let seed: [&[u8]; 3] = [b"key expansion", *server, *client];
+    let mut a = sign(&seed);
+    for chunk in out.chunks_mut(hash.length()) {
+        let block = sign(&[a.as_ref(), seed[0], seed[1], seed[2]]);
+        chunk.copy_from_slice(block.as_ref().get(..chunk.len())?);
+        a = sign(&[a.as_ref()]);
     }
     Some(())
 }
@@ -225,10 +224,8 @@ mod tests {
         let opener = Opener::tls13(Suite::find(0x1301).unwrap(), &secret).unwrap();
         let header = [0x17, 3, 3, 0, 0x13];
         let body = hex("b58fd67166ebf599d24720cfbe7efa7a8864a9");
-        let mut copy = body.clone();
-        assert_eq!(opener.open(&header, 1, &mut copy), None);
-        assert_eq!(copy, body, "a record that does not authenticate stays as it is");
-        assert_eq!(opener.open(&header, 2, &mut copy), Some(Opened { kind: 21, bytes: &[1, 0] }));
+        assert_eq!(opener.open(&header, 1, &mut body.clone()), None);
+        assert_eq!(opener.open(&header, 2, &mut body.clone()), Some(Opened { kind: 21, bytes: &[1, 0] }));
     }
 
     #[test]

@@ -180,9 +180,13 @@ impl<A: Copy> Session<A> {
     ) {
         let direction = self.direction(side);
         let (Some(seek), Some(opener)) = (direction.seek, direction.opener.take()) else { return };
+        let sealed = body.to_vec(); // an attempt leaves nothing of the body
         for step in 0..=seek.width {
-            if step > 0 && !io.decryptor.may_attempt(body.len()) {
-                break;
+            if step > 0 {
+                if !io.decryptor.may_attempt(body.len()) {
+                    break;
+                }
+                body.copy_from_slice(&sealed);
             }
             let sequence = seek.from.wrapping_add(step);
             if let Some(opened) = opener.open(&record.header.0, sequence, body) {

@@ -1,5 +1,7 @@
 //! Applies frames other than DATA once they are whole.
 
+use std::collections::VecDeque;
+
 use crate::at::At;
 use crate::http2::connection::reading::Reading;
 use crate::http2::frame::header::{FrameError, FrameHeader, FrameType, flag};
@@ -179,6 +181,9 @@ fn acknowledge<A: Application>(h2: &mut Http2<A>, side: usize, at: At, cx: &mut 
         }
         return;
     };
+    if h2.sides[peer].pending.is_empty() {
+        h2.sides[peer].pending = VecDeque::new(); // most connections announce settings once
+    }
     let before = h2.sides[peer].in_force;
     h2.sides[peer].in_force = values;
     if values.initial_window_size > before.initial_window_size {

@@ -5,8 +5,8 @@ const REMEMBERED: usize = 24;
 
 /// The meaning of header blocks that came before. RPCs of one method repeat the same few octets; while the HPACK
 /// table stays, so does their meaning.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::http2) struct SeenBlocks<S>([SeenBlock<S>; 4]);
+#[derive(Clone, Debug, Default)]
+pub(in crate::http2) struct SeenBlocks<S>([Option<Box<SeenBlock<S>>>; 4]);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenBlock<S> {
@@ -44,12 +44,12 @@ impl<S: Copy> SeenBlocks<S> {
     #[inline]
     pub(in crate::http2) fn touch(&self) -> u64 {
         let words = |seen: &SeenBlock<S>| seen.table_changes ^ seen.octets.1 as u64;
-        self.0.iter().fold(0, |all, seen| all ^ words(seen))
+        self.0.iter().flatten().fold(0, |all, seen| all ^ words(seen))
     }
 
     /// A slot per kind of block: request, response and trailers differ in length or last octet.
     #[inline]
-    fn slot(&mut self, block: &[u8]) -> Option<&mut SeenBlock<S>> {
+    fn slot(&mut self, block: &[u8]) -> Option<&mut Option<Box<SeenBlock<S>>>> {
         let last = *block.last()?;
         let slots = self.0.len();
         self.0.get_mut((block.len() ^ usize::from(last)) % slots)
@@ -58,13 +58,13 @@ impl<S: Copy> SeenBlocks<S> {
     #[inline]
     pub(in crate::http2) fn find(&mut self, block: &[u8], table_changes: u64) -> Option<S> {
         let octets = octets(block)?;
-        let seen = self.slot(block)?;
+        let seen = self.slot(block)?.as_ref()?;
         (seen.table_changes == table_changes && seen.octets == octets).then_some(seen.summary)
     }
 
     pub(in crate::http2) fn remember(&mut self, block: &[u8], table_changes: u64, summary: S) {
         if let (Some(octets), Some(seen)) = (octets(block), self.slot(block)) {
-            *seen = SeenBlock { octets, table_changes, summary };
+            *seen = Some(Box::new(SeenBlock { octets, table_changes, summary }));
         }
     }
 }

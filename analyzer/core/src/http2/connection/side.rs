@@ -190,8 +190,11 @@ impl<A: Application> Side<A> {
         }
     }
 
-    pub(in crate::http2) fn new(fields: &mut A::Fields, begun_late: bool) -> Self {
-        let hpack = if begun_late { Decoder::new_begun_late(fields) } else { Decoder::new(fields) };
+    pub(in crate::http2) fn new(hpack: &Decoder<A::Fields>, begun_late: bool) -> Self {
+        let mut hpack = hpack.new_like();
+        if begun_late {
+            hpack.mark_begun_late();
+        }
         Self {
             state: State::Opening,
             head: [0; HEADER_LEN],

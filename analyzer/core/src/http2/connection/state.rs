@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::at::At;
 use crate::http1::reader::Reader;
 use crate::http2::frame::settings::Settings;
+use crate::http2::hpack::Decoder;
 use crate::http2::observe::policy;
 use crate::limits;
 use crate::store::context::Context;
@@ -80,7 +81,7 @@ pub struct Http2<A: Application> {
     /// By side: its first octets are HTTP/2's first ones.
     pub(in crate::http2) opened: [bool; 2],
     /// The upgrade request's settings, while its answer is awaited.
-    pub(in crate::http2) upgrade: Option<detect::Http1Head>,
+    pub(in crate::http2) upgrade: Option<Box<detect::Http1Head>>,
     /// Reads the body of that request.
     pub(in crate::http2) upgrade_body: Reader,
     /// Whether HTTP/1.1 is followed at all.
@@ -90,14 +91,20 @@ pub struct Http2<A: Application> {
 }
 
 impl<A: Application> Http2<A> {
-    /// A connection nothing has been read of.
-    pub fn new(connection: u32, client: usize, roles_certain: bool, begun_late: bool, fields: &mut A::Fields) -> Self {
+    /// A connection nothing has been read of, whose header blocks are decoded by decoders like `hpack`.
+    pub fn new(
+        connection: u32,
+        client: usize,
+        roles_certain: bool,
+        begun_late: bool,
+        hpack: &Decoder<A::Fields>,
+    ) -> Self {
         Self {
             connection,
             client,
             roles_certain,
             protocol: Protocol::Undecided,
-            sides: [Side::new(fields, begun_late), Side::new(fields, begun_late)],
+            sides: [Side::new(hpack, begun_late), Side::new(hpack, begun_late)],
             streams: Streams::default(),
             application: A::default(),
             begun_late,
@@ -210,7 +217,7 @@ impl<A: Application> Http2<A> {
         }
     }
 
-    pub(crate) fn take_upgrade(&mut self) -> Option<detect::Http1Head> {
+    pub(crate) fn take_upgrade(&mut self) -> Option<Box<detect::Http1Head>> {
         self.upgrade.take()
     }
 

@@ -36,6 +36,12 @@ pub struct Decoder<C: Classifier> {
     pub(super) value_scratch: Scratch,
 }
 
+impl<C: Classifier> std::fmt::Debug for Decoder<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive() // its table may hold secrets
+    }
+}
+
 impl<C: Classifier> Decoder<C> {
     /// A decoder for a direction captured from its first header block on.
     pub fn new(classifier: &mut C) -> Self {

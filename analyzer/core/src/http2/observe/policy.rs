@@ -24,7 +24,7 @@ pub struct Policy {
     /// Frames of RPCs that the server had sent at the last PING.
     server_frames: u32,
     kept: u32,
-    recent: [Option<PingRow>; LAST],
+    recent: Vec<PingRow>,
 }
 
 impl Policy {
@@ -49,7 +49,7 @@ impl Policy {
 
     /// Writes the kept rows of the last PINGs: a GOAWAY follows, and they may be why.
     pub(in crate::http2) fn write_recent(&mut self, connection: u32, cx: &mut Context) {
-        for row in std::mem::take(&mut self.recent).into_iter().flatten() {
+        for row in self.recent.drain(..) {
             push(PingRow { connection, ..row }, cx); // cuts may have given it another number
         }
     }
@@ -60,8 +60,10 @@ impl Policy {
             self.kept += 1;
             push(row, cx);
         } else {
-            self.recent.rotate_left(1);
-            self.recent[LAST - 1] = Some(row);
+            if self.recent.len() >= LAST {
+                self.recent.remove(0);
+            }
+            self.recent.push(row);
         }
     }
 }

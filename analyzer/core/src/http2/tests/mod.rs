@@ -19,6 +19,7 @@ use crate::grpc::status;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::frame::header::{FrameType, flag};
+use crate::http2::hpack::Decoder;
 use crate::limits as bounds;
 use crate::store::context::{Context, Options};
 use crate::store::tables::rpc_flag;
@@ -166,7 +167,7 @@ impl Exchange {
     fn new(client: usize, certain: bool, late: bool) -> Self {
         let options = Options { frames: true, messages: true, rpc_rows: true, ..Options::default() };
         let mut cx = Context::new(options);
-        let h2 = Http2::new(0, client, certain, late, &mut cx.strings);
+        let h2 = Http2::new(0, client, certain, late, &Decoder::new(&mut cx.strings));
         Self { h2, cx, packet: 0 }
     }
 

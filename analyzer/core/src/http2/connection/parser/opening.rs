@@ -112,7 +112,7 @@ fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
         h2.upgrade_body = Reader::default();
         h2.upgrade_body.begin_body(body);
         h2.sides[side].state = if body == Body::Length(0) { State::Opening } else { State::Http1Body };
-        h2.upgrade = Some(head);
+        h2.upgrade = Some(Box::new(head));
     } else {
         let follows = used > 0 && h2.follows_http1 && !watch.watches() && http1::begin(h2, side, is_request);
         h2.protocol = if h2.protocol == Protocol::Http1 { Protocol::Http1 } else { Protocol::Other };
