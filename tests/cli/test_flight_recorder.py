@@ -33,11 +33,17 @@ NOBODY = pwd.getpwnam("nobody")
 def make_options(folder: Path) -> Options:
     return Options(
         interface="",
+        stream="-",
         expression="",
         folder=folder,
         keep=Keep(),
         per_hour=6,
         triggers=(parse(TRIGGER, []),),
+        gates=(),
+        fails_on_trigger=False,
+        hook=(),
+        seconds=None,
+        metrics=None,
         as_json=True,
         quiet=True,
     )
@@ -144,8 +150,9 @@ def test_what_a_capture_says_is_escaped_in_comments(name: str, tmp_path: Path) -
         live.cut()
         window = live.window()
         recorder.judge(window.end_ns, live.state().packets, window, window.analyze())
-        (written,), _ = recorder.settle(window.end_ns, over=True)
-    content = (tmp_path / "new" / written.split(":")[0]).read_bytes()
+        saved, _ = recorder.settle(window.end_ns, over=True)
+    assert saved
+    content = saved.path.read_bytes()
     comment = content.partition(b"grpcdiag watch: max(/[!d]*) > 0.001us: max of /")[2][:600]
     shown = comment.partition(b"\0")[0].decode()[:400]
     assert len(shown) > 5 and shown.isprintable()
