@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
+.PHONY: help dev demo crate-tests test test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -44,6 +44,10 @@ $(BUILT): $(SOURCES) $(INSTALLED)
 
 demo: dev ## Analyse a recorded capture
 	$(BIN)/grpcdiag analyze fixtures/recorded/rtt205-go-16000.pcap
+
+# apart from `test`, so that something else can be done meanwhile
+crate-tests: $(INSTALLED) ## Compile the crate's tests
+	cargo test --quiet --no-run
 
 test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
 	cargo test
