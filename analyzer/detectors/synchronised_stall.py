@@ -274,7 +274,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.pings >= limits.pings
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
-    length, often = _shared.milliseconds(stalls.median_ns), f"{len(stalls.times):,} times"
+    length, often = _shared.milliseconds(stalls.median_ns), _often(len(stalls.times))
     suspects = "garbage collection" if paused else "a lock, garbage collection"
     period = _find_period(stalls, limits)
     spent = _read_threads(tables, stalls)
@@ -308,6 +308,10 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             f"{known or f'look for {suspects}, a CPU quota, a blocked event loop or a paused host there'}."
         ),
     )
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _count_lost(tables: Tables, stalls: _Stalls) -> int:
@@ -347,8 +351,8 @@ def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
 def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _threads.Spent | None) -> str:
     table, rows = tables.stalls, stalls.rows
     parts = [
-        f"{len(stalls.times):,} times {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} (median; longest "
-        f"{_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
+        f"{_often(len(stalls.times)).capitalize()} {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} "
+        f"(median; longest {_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
         + (f", and {period}." if period else ".")
     ]
     if stalls.waiting:
@@ -357,8 +361,8 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
         )
     if stalls.pings:
         parts.append(
-            f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does at once "
-            f"unless {_PINGS_WAIT}."
+            f"{_often(stalls.pings).capitalize()} it did not acknowledge a PING meanwhile, which the HTTP/2 library "
+            f"does at once unless {_PINGS_WAIT}."
         )
     if spent:
         parts.append(spent.explain())

@@ -53,7 +53,8 @@ class Options:
     @property
     def has_keyboard(self) -> bool:
         """Say whether the view with a keyboard is possible: packets may be standard input, and textual may lack."""
-        return not self.as_json and sys.stdin.isatty() and sys.stdout.isatty() and find_spec("textual") is not None
+        terminals = (sys.stdin, sys.stdout, sys.stderr)  # textual draws on the last one
+        return not self.as_json and all(one.isatty() for one in terminals) and find_spec("textual") is not None
 
 
 def parse_seconds(text: str) -> float:
