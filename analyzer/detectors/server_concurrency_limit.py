@@ -174,7 +174,7 @@ def _fit_one(rows: Ints, arrival: Ints, end: Ints, limits: Limits) -> _Fit | Non
     freed_by = np.where((before >= 0) & waiting, before, -1)
     waited = freed_by >= 0
     took = end - np.where(waited, end[freed_by], arrival)
-    if waited.sum() < limits.calls - 1:
+    if waited.sum() < max(1, limits.calls - 1):
         return None
     least, low, median, high = np.quantile(took[waited], (0.05, 0.1, 0.5, 0.9))
     fit = _Fit(1, rows, end - took, freed_by, took, float((high - low) / max(median, 1)))
