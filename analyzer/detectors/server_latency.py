@@ -363,13 +363,19 @@ def _write_verdict(
         todo = known or (behind if proxy else "trace the handler at the times of the evidence")
         return f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): {todo}."
     # each connection has unknown methods of its own
-    alike = sum(s.server_ns for s in slow if s.method.name == first.method.name)
+    alike = sum(s.server_ns for s in slow if s is first or _is_same(tables, s, first))
     part = f"{alike / max(1, rpc_time(tables)):.0%} of the RPC time is in {server}"
     if known:
         return f"{part} ({name}: median {p50}): {known}."
     inside = "Trace calls inside it: packets do not show its handlers, queues and backends."
     todo = f"{proxy} passes calls on: capture behind it, too." if proxy else inside
     return f"{part}, which took {p50} (median) to respond to {name}. {todo}"
+
+
+def _is_same(tables: Tables, one: _Slow, other: _Slow) -> bool:
+    """Check whether two methods are the same for a reader: unknown ones of one server."""
+    of = [_name_servers(tables, slow.method) for slow in (one, other)]
+    return one.method.name is None and other.method.name is None and of[0] == of[1]
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:

@@ -246,6 +246,18 @@ def test_the_verdict_has_the_share_of_the_method_that_it_names(tmp_path: Path) -
     found = must(server_latency, replace(both, methods=unknown))
     assert found.verdict.startswith(f"{4 * server / whole:.0%} of the RPC time is in ")
     assert "to respond to a method whose name is not known" in found.verdict
+    elsewhere = ConnectionMethods(np.arange(2, dtype=np.uint32), np.arange(2, dtype=np.uint32))
+    c = tables.connections
+    twice = type(c)(*[np.append(column, column) for column in (getattr(c, name) for name in c.__struct_fields__)])
+    twice.server_ip[1] = len(tables.addresses)
+    apart = replace(
+        both,
+        methods=unknown,
+        connection_methods=elsewhere,
+        connections=twice,
+        addresses=(*tables.addresses, "10.0.0.9"),
+    )
+    assert must(server_latency, apart).verdict.startswith(f"{3 * server / whole:.0%} of the RPC time is in ")
 
 
 def test_several_servers_of_a_method_are_counted() -> None:
