@@ -121,7 +121,7 @@ class Remote:
         messages = "; ".join(self._said[-5:])
         if self.file is None or code not in (0, None):
             raise RecordingError(f"--also {self.host}: the recording there failed: {messages or 'no message'}")
-        dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
+        dropped = [int(n) for line in self._said for n in re.findall(r"([0-9]{1,18}) packets? dropped by kernel", line)]
         if dropped and dropped[-1]:
             self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
         host = re.sub(r"[^A-Za-z0-9.-]+", "_", self.host.removeprefix(transports.POD))
@@ -131,10 +131,13 @@ class Remote:
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip()
             raise RecordingError(f"--also {self.host}: {self.file} there could not be fetched: {words}")
+        size = os.fstat(part.descriptor).st_size
         part.publish(name)
         self._describe(output, host, name)
-        if self._run(f"rm -f {there}", subprocess.DEVNULL).returncode:  # only now the copy here is complete
-            self.problems.append(f"--also {self.host}: {self.file} was fetched, but could not be removed there")
+        # kubectl may lose the end of a file and report success
+        if self._run(f'test "$(wc -c <{there})" -eq {size} && rm -f {there}', subprocess.DEVNULL).returncode:
+            why = f"has not the {size:,} bytes that were fetched, or could not be removed: it stays there"
+            self.problems.append(f"--also {self.host}: {self.file} {why}")
         return [output.shown(name)]
 
     def _describe(self, output: Output, host: str, name: str) -> None:
@@ -152,7 +155,7 @@ class Remote:
         """Give tcpdump's counts; None when it said none."""
         found = dict[str, int]()
         for name, words in (("captured", "captured"), ("dropped", "dropped by kernel")):
-            numbers = [n for line in self._said for n in re.findall(rf"(\d+) packets? {words}", line)]
+            numbers = [n for line in self._said for n in re.findall(rf"([0-9]{1,18}) packets? {words}", line)]
             found |= {name: int(numbers[-1])} if numbers else {}
         return found if "captured" in found else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def describe(lines: Sequence[str], file: str, packets: dict[str, int] | None) ->
         name, _, value = line.partition(" ")
         found.setdefault(name, []).append(value.strip())
     single = {name: values[0] for name, values in found.items()}
-    if not single.get("started", "").isdigit():
+    if not re.fullmatch("[0-9]{1,19}", single.get("started", "")):
         return None
     settings = (text.partition(" ") for text in found.get("sysctl", []))
     return {

@@ -94,6 +94,19 @@ def test_a_container_is_reached_by_kubectl(tmp_path: Path) -> None:
     assert not left_there(tmp_path)
 
 
+def test_a_file_that_kubectl_cuts_stays_there(tmp_path: Path) -> None:
+    """It may lose the end of what a command prints, and report success."""
+    cuts = FALSE_KUBECTL.replace('exec "$@"', 'case "$*" in *" cat "*) "$@" | head -c 100 ;; *) exec "$@" ;; esac')
+    env = on_path(tmp_path / "bin", cuts, "kubectl")
+    port, file = free_port(), tmp_path / "run.pcap"
+    words = ("-o", str(file), "-p", str(port), "-i", "lo", "--also", "pod:shop/cart-7f9c:grpcdiag", "--")
+    done = capture(*words, *benchmark(port), env=env)
+    assert "has not the 100 bytes that were fetched" in done.stderr
+    (kept,) = left_there(tmp_path)
+    assert kept.stat().st_size > 100
+    kept.unlink()
+
+
 @pytest.mark.parametrize("name", ["-oProxyCommand=x", "pod:", "pod:-n", "pod:a/b/c", "pod:a;b"])
 def test_names_that_are_no_hosts(tmp_path: Path, name: str) -> None:
     done = capture("-o", str(tmp_path / "run.pcap"), "-p", "1", f"--also={name}", "--", "true")
