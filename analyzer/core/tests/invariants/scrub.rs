@@ -168,7 +168,13 @@ proptest! {
         for (name, session) in sessions() {
             let captured = Fate { first: 0, ..fate.clone() }.of(session);
             let read = read_back(scrub(&captured, b"key"), &captured);
-            let found = difference(analyse(&read, all_tables()), analyse(&captured, all_tables()));
+            let [found, expected] = [&read, &captured].map(|packets| {
+                let mut analysis = analyse(packets, all_tables());
+                // a hello of which packets were lost may look like something else
+                analysis.finished.setups = Default::default();
+                analysis
+            });
+            let found = difference(found, expected);
             prop_assert!(found.is_none(), "{name}: {}", found.unwrap_or_default());
         }
     }

@@ -109,12 +109,17 @@ impl<Class: Copy> DynamicTable<Class> {
         })
     }
 
-    /// Overwrites the values: the class of an entry has all that is needed of its value, which may be secret.
+    /// Overwrites all but the names of its entries: the class of an entry has all that is needed of its value, which may be
+    /// secret, as may be those of entries that were evicted.
     pub fn forget_values(&mut self) {
+        let known = std::mem::take(&mut self.arena);
+        self.arena = vec![b'*'; known.len()];
         for entry in &self.entries {
-            let start = entry.start.wrapping_sub(self.compacted) as usize + entry.name_len.unwrap_or(0) as usize;
-            let end = start.saturating_add(entry.value_len.unwrap_or(0) as usize);
-            self.arena.get_mut(start..end).unwrap_or_default().fill(b'*');
+            let start = entry.start.wrapping_sub(self.compacted) as usize;
+            let name = start..start.saturating_add(entry.name_len.unwrap_or(0) as usize);
+            if let (Some(kept), Some(octets)) = (self.arena.get_mut(name.clone()), known.get(name)) {
+                kept.copy_from_slice(octets);
+            }
         }
     }
 
@@ -292,5 +297,23 @@ impl<Class> DynamicTable<Class> {
     /// Octets the arena holds, evicted ones included.
     pub fn arena_len(&self) -> usize {
         self.arena.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_forgotten_those_of_evicted_entries_too() {
+        let mut table = DynamicTable::from_start();
+        for number in 0..60 {
+            let value = format!("SECRET {number:0100}");
+            table.insert(Text::known(b"authorization"), Text::known(value.as_bytes()), ());
+        }
+        assert!(table.arena.len() > 60 / 2 * 100, "evicted entries are in it");
+        table.forget_values();
+        assert!(!table.arena.windows(6).any(|part| part == b"SECRET"));
+        assert_eq!(table.get(0).and_then(|found| found.name), Some(&b"authorization"[..]));
     }
 }
