@@ -155,7 +155,7 @@ class Remote:
         """Give tcpdump's counts; None when it said none."""
         found = dict[str, int]()
         for name, words in (("captured", "captured"), ("dropped", "dropped by kernel")):
-            numbers = [n for line in self._said for n in re.findall(rf"([0-9]{1, 18}) packets? {words}", line)]
+            numbers = [n for line in self._said for n in re.findall(rf"([0-9]{{1,18}}) packets? {words}", line)]
             found |= {name: int(numbers[-1])} if numbers else {}
         return found if "captured" in found else None
 
