@@ -37,9 +37,14 @@ $(INSTALLED): $(LOCK)
 	$(BY_UV) $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(LOCKED)
 	@touch $@
 
+# how the core is compiled; `.ci/run` has `checks` for it and for its tests (Cargo.toml). They link Python: in one folder,
+# each would have the other compiled again
+export PROFILE ?= release
+CARGO_TEST := cargo test $(if $(filter checks,$(PROFILE)),--profile checks --target-dir target/tests)
+
 # without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
 $(BUILT): $(SOURCES) $(INSTALLED)
-	PIP_NO_INDEX=1 $(BIN)/maturin develop --release
+	PIP_NO_INDEX=1 $(BIN)/maturin develop --profile $(PROFILE)
 	@touch $@
 
 demo: dev ## Analyse a recorded capture
@@ -47,17 +52,17 @@ demo: dev ## Analyse a recorded capture
 
 # apart from `test`, so that something else can be done meanwhile
 crate-tests: $(INSTALLED) ## Compile the crate's tests
-	cargo test --quiet --no-run
+	$(CARGO_TEST) --quiet --no-run
 
 test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
-	cargo test
+	$(CARGO_TEST)
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
 SLOW := analyzer/test_damaged_recordings analyzer/test_disk_columns reports/test_filters reports/test_html_browser
 
 test-fast: dev ## Run the core's unit tests and those of analysis and reports, below a minute
-	cargo test --lib
+	$(CARGO_TEST) --lib
 	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/detectors tests/reports $(SLOW:%=--ignore tests/%.py)
 
 lint: dev ## Format, style, types, the core's typed face, generated pages, links
