@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .dataset import catalog
-from .dataset.catalog import Committed, LeftOut
+from .dataset.catalog import Committed, Contents, LeftOut
 from .dataset.heads import Head, Part, version_of
 from .engines.task import Task
 from .recordings import feeding
@@ -23,11 +23,14 @@ class Wanted(Struct, frozen=True):
     keylog: File | None = None
     retry: bool = False
     """Whether files that could not be read are tried again, although they did not change."""
+    contents: Contents = Contents({})
+    """What the dataset has, where series may have to be analyzed again."""
 
     @property
     def options(self) -> str:
         """Compute a hash of what rows depend on besides files."""
-        return digest(repr(sorted(self.ports)))
+        secrets = [(self.keylog.named, *version_of(self.keylog))] if self.keylog else []
+        return digest(repr([*sorted(self.ports), *secrets]))
 
 
 class Step(Struct, frozen=True):
@@ -38,59 +41,77 @@ class Step(Struct, frozen=True):
 
 
 def plan_series(recording: Recording, head: Head | None, present: Mapping[str, Committed], wanted: Wanted) -> Step:
-    """Decide about a series. `present` are the recordings of the dataset that may be its parts. Raises StoreError."""
-    if head is None or wanted.keylog:
-        return _plan_whole(recording, Part(recording.id), present, wanted)
-    if head.options != wanted.options:
-        anew, older = Part(recording.id, head.next_epoch), _parts_of(recording, present)
-        return Step(_make_task(recording, recording.files, anew, None, older, wanted))
-    return _plan_new_files(recording, head, wanted)
+    """Decide about a series. `present` are those of its parts that are in the dataset. Raises StoreError."""
+    if head is None:  # one that is lost or cannot be used leaves its parts
+        epochs = [catalog.place_of(one)[0] for one in present if one != recording.id]
+        if not epochs:
+            return _plan_whole(recording, present, wanted)
+        return _plan_anew(recording, None, 1 + max(epochs), present, wanted)
+    new = _list_new_files(recording, head, wanted)
+    if head.options != wanted.options or (new and wanted.keylog):  # decrypted connections cannot go on behind a state
+        return _plan_anew(recording, head, head.next_epoch, present, wanted)
+    return _plan_new_files(recording, new, head, wanted)
 
 
-def _plan_whole(recording: Recording, part: Part, present: Mapping[str, Committed], wanted: Wanted) -> Step:
+def _plan_whole(recording: Recording, present: Mapping[str, Committed], wanted: Wanted) -> Step:
     version = catalog.version(recording, wanted.ports, wanted.keylog)
     there = present.get(recording.id)
     if there and there.version == version and not (wanted.retry and there.partly):
         return Step()
     older = (there.url,) if there else ()
-    return Step(_make_task(recording, recording.files, part, None, older, wanted))
+    return Step(_make_task(recording, recording.files, Part(recording.id), None, older, wanted))
 
 
-def _parts_of(recording: Recording, present: Mapping[str, Committed]) -> tuple[str, ...]:
-    """List the markers of the parts of a series that have one of its files. Raises StoreError."""
-    own = [one for one in present.values() if catalog.series_of(one.recording) == recording.id]
+def _plan_anew(
+    recording: Recording, head: Head | None, epoch: int, present: Mapping[str, Committed], wanted: Wanted
+) -> Step:
+    """Analyze all files of a series again, in place of the parts that have any of them. Raises StoreError."""
+    if any(catalog.has_series(wanted.dataset, batch, recording.id) for batch in wanted.contents.batches):
+        reason = "rows of it are in batches, which are not read again with other options: use another dataset"
+        return Step(None, (LeftOut(recording.host, reason),))
     names = {file.named for file in recording.files}
-    return tuple(one.url for one in own if names & set(catalog.markers([one])[0].files))
+    parts = [one for one in present.values() if not catalog.is_pruned(one)]
+    older = tuple(one.url for one in parts if names & set(catalog.markers([one])[0].files))
+    return Step(_make_task(recording, recording.files, Part(recording.id, epoch), head, older, wanted))
 
 
-def _plan_new_files(recording: Recording, head: Head, wanted: Wanted) -> Step:
-    """Decide about a series of which parts are in the dataset."""
+def _list_new_files(recording: Recording, head: Head, wanted: Wanted) -> list[File]:
     known = head.files if wanted.retry else {**head.files, **head.failed}
-    new = [file for file in recording.files if known.get(file.named) != version_of(file)]
+    return [file for file in recording.files if known.get(file.named) != version_of(file)]
+
+
+def _plan_new_files(recording: Recording, new: Sequence[File], head: Head, wanted: Wanted) -> Step:
+    """Decide about a series of which parts are in the dataset."""
     last = [file for file in recording.files if file.named in head.last]
     if not new:
-        changed = _sidecar_version(recording) != head.sidecar and len(last) == len(head.last)
+        changed = bool(last) and _sidecar_version(recording) != head.sidecar and len(last) == len(head.last)
         return Step(_redo(recording, last, head, wanted) if changed else None)
-    behind, early = _divide(recording, new, head)
-    grown = [file for file in early if file.named in head.last]
-    if grown and len(last) == len(head.last):
+    behind, early, again = _divide(recording, new, head, wanted)
+    fresh = {file.named for file in (*behind, *again)}
+    if any(file.named in head.last for file in early) and len(last) == len(head.last) and not fresh & set(head.last):
         return Step(_redo(recording, [*last, *behind], head, wanted), _refuse(early, head, head.last))
     refused = _refuse(early, head)
     if behind:
         part = head.part.successor if head.state else Part(recording.id, head.next_epoch)
         return Step(_make_task(recording, behind, part, head, (), wanted), refused)
+    if again:
+        return Step(_make_task(recording, again, Part(recording.id, head.next_epoch), head, (), wanted), refused)
     late = [file for file in early if file.named not in head.files]
     if not late:
         return Step(None, refused)
     task = _make_task(recording, late, Part(recording.id, head.next_epoch), head, (), wanted)
     # the files behind the last part continue that, not these
-    stays = replace(head, files=task.leaves.files, next_epoch=head.next_epoch + 1) if task.leaves else None
-    return Step(replace(task, leaves=stays), refused)
+    if left := task.leaves:
+        kept = replace(head, files=left.files, failed=left.failed, left_out=left.left_out)
+        task = replace(task, leaves=replace(kept, next_epoch=head.next_epoch + 1))
+    return Step(task, refused)
 
 
 def _refuse(early: Sequence[File], head: Head, but: Collection[str] = ()) -> tuple[LeftOut, ...]:
-    reason = "it changed after files behind it were analyzed: its first rows stay"
-    return tuple(LeftOut(file.named, reason) for file in early if file.named in head.files and file.named not in but)
+    behind = "it changed after files behind it were analyzed: its first rows stay"
+    gone = "it grew after it was analyzed together with files that are gone: its first rows stay"
+    changed = [file.named for file in early if file.named in head.files and file.named not in but]
+    return tuple(LeftOut(name, gone if name in head.last else behind) for name in changed)
 
 
 def _redo(recording: Recording, files: Sequence[File], head: Head, wanted: Wanted) -> Task:
@@ -98,20 +119,46 @@ def _redo(recording: Recording, files: Sequence[File], head: Head, wanted: Wante
     return _make_task(recording, files, head.part, head, (head.marker,), wanted)
 
 
-def _divide(recording: Recording, new: Sequence[File], head: Head) -> tuple[list[File], list[File]]:
-    """Divide files into those behind what was analyzed, in order, and others.
+def _divide(
+    recording: Recording, new: Sequence[File], head: Head, wanted: Wanted
+) -> tuple[list[File], list[File], list[File]]:
+    """Divide files into those behind what was analyzed, earlier ones, and new ones after a step back of the clock.
 
-    Names tell that of files with new names. A name that a ring buffer uses again has later packets than all before.
+    Names tell that of files with new names. A name that a ring buffer uses again has later packets than all before, or
+    such as its old file does not have. Files without packets are left out until they have some. Raises StoreError.
     """
     names = [file.named for file in recording.files]
     end = max((at for at, name in enumerate(names) if name in head.files), default=-1)
     by_name = all(names.index(file.named) > end for file in new)
     if by_name or head.last_time_ns is None:
-        return list(new), []
-    times = {file.named: feeding.first_time(file) for file in new}
-    behind = [file for file in new if (times[file.named] or 0) >= head.last_time_ns]
-    behind.sort(key=lambda file: (times[file.named] or 0, names.index(file.named)))
-    return behind, [file for file in new if file not in behind]
+        return list(new), [], []
+    times = {file.named: time for file in new if (time := feeding.first_time(file)) is not None}
+    ordered = [file for file in new if file.named in times]
+    ordered.sort(key=lambda file: (times[file.named], names.index(file.named)))
+    # a known file that begins with the last packet is the same file, and has grown
+    early = [file for file in ordered if times[file.named] < head.last_time_ns + (file.named in head.files)]
+    changed = {file.named: times[file.named] for file in early if file.named in head.files}
+    again = _list_reused(recording.id, changed, wanted.dataset) if changed else ()
+    behind = [file for file in ordered if file not in early]
+    return behind, [file for file in early if file.named not in again], [one for one in early if one.named in again]
+
+
+def _list_reused(series: str, times: Mapping[str, int], dataset: str) -> set[str]:
+    """List the files whose first packets are not in the parts that have files of these names. Raises StoreError.
+
+    Parts that were pruned, or are in batches, are of files that were complete.
+    """
+    reused, left = set(), dict(times)
+    for part in catalog.parts_of(dataset, series):
+        if not left:
+            break
+        (marker,) = catalog.markers([part])
+        first, last = marker.first_time_ns, marker.last_time_ns
+        for name in left.keys() & set(marker.files):
+            time = left.pop(name)
+            if time > 0 and (first is None or last is None or not first <= time <= last):
+                reused.add(name)
+    return reused | {name for name, time in left.items() if time > 0}
 
 
 def _sidecar_version(recording: Recording) -> str:
@@ -153,6 +200,8 @@ def _make_task(
         older=older,
         keylog=wanted.keylog,
         state=state,
-        leaves=None if wanted.keylog else leaves,
+        leaves=leaves,
         replaces=head if continues else None,
+        manifest=wanted.contents.manifest,
+        old_states=head.states if head else (),
     )

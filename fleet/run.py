@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import planning
-from .dataset import catalog, heads, summary
+from .dataset import catalog, compaction, heads, pruning, summary
 from .dataset.catalog import Committed, LeftOut
+from .dataset.compaction import Compacted
+from .dataset.pruning import Pruned
 from .engines import Engine
 from .engines.task import Outcome, Task, analyse
 from .recordings import store
@@ -84,13 +88,27 @@ def plan(
     wanted = planning.Wanted(target, tuple(ports), secrets, retry)
     # the names of all recordings are needed for those that no run of this version has analyzed
     is_told = all(one.id in known and known[one.id].options == wanted.options for one in series)
-    present = {} if is_told and not secrets else catalog.committed(target)
-    catalog.check(present)
-    steps = {one.id: planning.plan_series(one, known.get(one.id), present, wanted) for one in series}
+    present: dict[str, Committed] = {}
+    if secrets or not is_told:
+        contents = catalog.read_contents(target)
+        catalog.check(contents)
+        present = {**catalog.list_pruned(target), **contents.present}
+        wanted = replace(wanted, contents=contents)
+        if contents.batches and not heads.exist(target):
+            raise store.StoreError(
+                f"{target}: _series is gone, so files of its batches would be analyzed again", target
+            )
+    parts: dict[str, dict[str, Committed]] = defaultdict(dict)
+    for recording, marker in present.items():
+        parts[catalog.series_of(recording)][recording] = marker
+    steps = {one.id: planning.plan_series(one, known.get(one.id), parts[one.id], wanted) for one in series}
     left_out = {one.host: steps[one.id].left_out for one in series if steps[one.id].left_out}
     for one in series:
-        if one.id in known and not steps[one.id].task:
-            left_out[one.host] = (*left_out.get(one.host, ()), *known[one.id].left_out)
+        task = steps[one.id].task
+        again = {file.named for file in task.recording.files} if task else set()
+        still = tuple(left for left in known[one.id].left_out if left.file not in again) if one.id in known else ()
+        if still:
+            left_out[one.host] = (*left_out.get(one.host, ()), *still)
     done = tuple(one.id for one in series if not steps[one.id].task)
     return Plan(
         series,
@@ -107,13 +125,38 @@ def plan(
 def summarise(dataset: str, unfinished: Collection[str] | None = ()) -> int:
     """Update the summary; return the number of RPCs that both ends recorded. Raises StoreError.
 
-    Files of killed runs are removed if they are of the recordings `unfinished`; with None all are.
+    Files of killed runs are removed if they are of the series `unfinished`; with None all are.
     """
-    present = catalog.committed(dataset)
-    catalog.check(present)
+    contents = catalog.read_contents(dataset)
+    catalog.check(contents)
     if unfinished is None or unfinished:
-        catalog.sweep(dataset, present, unfinished)
-    return summary.write(dataset, present) if present else 0
+        catalog.sweep(dataset, contents, unfinished)
+    return summary.write(dataset, contents) if contents else 0
+
+
+def compact(dataset: str, *, finished: bool = False) -> Compacted:
+    """Move recordings into batches, and update the summary; see `compaction`. Raises StoreError."""
+    _check_is_dataset(dataset)
+    done = compaction.compact(dataset, time.time_ns(), finished=finished)
+    summarise(dataset)
+    return done
+
+
+def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool = False) -> Pruned:
+    """Remove recordings with their last packets before a time, and update the summary; see `pruning`.
+
+    Raises StoreError.
+    """
+    _check_is_dataset(dataset)
+    done = pruning.prune(dataset, before_ns, finished=finished, dry_run=dry_run)
+    if not dry_run:
+        summarise(dataset)
+    return done
+
+
+def _check_is_dataset(dataset: str) -> None:
+    if not catalog.read_contents(dataset):
+        raise store.StoreError(f"{dataset}: not a dataset of grpcdiag fleet analyze", dataset)
 
 
 def execute(work: Plan, engine: Engine, told: Told) -> Result:
@@ -126,9 +169,7 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
             told(outcome)
     joined = 0
     if not work.is_shard:
-        names = {one.id for one in work.recordings} | {task.recording.id for task in work.tasks}
-        names |= {catalog.named(url).recording for task in work.tasks for url in task.older}
-        joined = summarise(work.dataset, names)
+        joined = summarise(work.dataset, {one.id for one in work.recordings})
     left_out: dict[str, list[LeftOut]] = defaultdict(list)
     for host, skipped in work.left_out.items():
         left_out[host] += skipped

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
 
-_FACTOR = 1.5
+FACTOR = 1.5
 """Smallest change reported, as a factor (heuristic: users ask about changes of this size)."""
-_LEAST_RPCS = 20
+LEAST_RPCS = 20
 """Fewest RPCs on each side of a change."""
 _LEAST_EXPLAINED = 0.5
 """Least share of the variation between intervals that one change must explain; otherwise the time only fluctuates."""
@@ -42,10 +42,10 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
     after = rpcs.sum() - before
     first, second = np.cumsum(times)[:-1] / before, (times.sum() - np.cumsum(times)[:-1]) / after
     explained = before * (first - mean) ** 2 + after * (second - mean) ** 2
-    explained[(before < _LEAST_RPCS) | (after < _LEAST_RPCS)] = -1
+    explained[(before < LEAST_RPCS) | (after < LEAST_RPCS)] = -1
     at = int(explained.argmax())
     low, high = sorted((first[at], second[at]))
-    if explained[at] < 0 or explained[at] < _LEAST_EXPLAINED * variation or high < _FACTOR * max(low, 1):
+    if explained[at] < 0 or explained[at] < _LEAST_EXPLAINED * variation or high < FACTOR * max(low, 1):
         return None
     changed = causes[at + 1 :].sum(axis=0) / after[at] - causes[: at + 1].sum(axis=0) / before[at]
     cause = CAUSES[int(np.argmax(changed if second[at] > first[at] else -changed))]

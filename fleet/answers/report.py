@@ -17,8 +17,9 @@ from ..dataset.joining import SERIES
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from .changes import since
+from .days import find_slower
 from .losses import WAITING, Case, Cause, Loser
-from .text import Answers, answers
+from .text import Answers, Failing, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,10 +86,13 @@ class Report(Struct, frozen=True, kw_only=True):
     ways: tuple[Way, ...]
 
 
-def report(target: str, most: int | None = 10) -> Report:
-    """Report on a dataset with at most `most` rows of each kind. Raises StoreError."""
+def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) -> Report:
+    """Report on a dataset with at most `most` rows of each kind; `names` are shown for addresses and hosts.
+
+    Raises StoreError.
+    """
     with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
-        _create_views(database, files)
+        _create_views(database, files, names)
         row = database.execute(
             f"SELECT count(DISTINCT {SERIES}), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), "
             "max(last_time_ns), sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
@@ -118,7 +122,14 @@ def report(target: str, most: int | None = 10) -> Report:
             causes=causes,
             ways=tuple(_read_delays(database, most)),
             answers=answers(
-                losers["methods"], losers["pairs"], causes, _drop_zeros(budget), since(history), len(slots)
+                losers["methods"],
+                losers["pairs"],
+                causes,
+                _drop_zeros(budget),
+                since(history),
+                len(slots),
+                _find_failing(database),
+                find_slower(database, DIMENSIONS["methods"]),
             ),
             services=losers["services"],
             methods=losers["methods"],
@@ -141,24 +152,39 @@ def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
 
     Raises StoreError.
     """
-    present = catalog.committed(target)
-    if not present:
+    contents = catalog.read_contents(target)
+    if not contents:
         raise store.StoreError(f"{target}: not a dataset of grpcdiag fleet analyze", target)
-    catalog.check(present)
-    there = summary.written(target, present)
+    catalog.check(contents)
+    there = summary.written(target, contents)
     with scratch("grpcdiag-fleet-") as folder:
         if there:
             paths = store.fetch_all(list(there.values()), folder / "summary")
             yield dict(zip(there, paths, strict=True)), folder / "spill"
             return
-        made = summary.make(target, present, folder)
+        made = summary.make(target, contents, folder)
         yield {table: str(path) for table, path in made.items()}, folder / "spill"
 
 
-def _create_views(database: Any, files: Mapping[str, str]) -> None:
+_HOSTS = {"findings": ("host",), "ways": ("client_host", "server_host")}
+"""Columns of the summary with hosts that are shown."""
+
+
+def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, str]) -> None:
     """Create the tables `t` (totals) and `l` (latencies) with their dimensions, and a view per file."""
+    database.execute(
+        "CREATE TEMP TABLE given AS SELECT unnest(?) AS key, unnest(?) AS name", [[*given], [*given.values()]]
+    )
+    named = "coalesce((SELECT any_value(name) FROM given WHERE key = {0}), {0})"
     for table, url in files.items():
-        database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url], summary.EMPTY.get(table, ''))}")
+        read = sums.files([url], summary.EMPTY.get(table, ""))
+        hosts = ", ".join(f"{named.format(column)} AS {column}" for column in _HOSTS.get(table, ()))
+        query = f"SELECT * {f'REPLACE ({hosts})' if hosts and given else ''} FROM {read}"
+        if table == "addresses" and given:
+            query = f"""
+                SELECT key AS address, name AS host FROM given UNION ALL
+                SELECT address, {named.format("host")} FROM {read} WHERE address NOT IN (SELECT key FROM given)"""
+        database.execute(f"CREATE VIEW {table} AS {query}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
     lost = sums.clipped(" + ".join(f"coalesce(budget.{cause}, 0)::HUGEINT" for cause in WAITING))
     pair = """coalesce(c.host, client) || ' -> '
@@ -213,6 +239,25 @@ def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Lose
         )
         for name, rpcs, failed, duration, lost, budget, p50, p99 in rows
     )
+
+
+_MANY_FAILED = 0.01
+"""Least share of a method's RPCs that failed to be named first (heuristic: some clients always cancel a few)."""
+
+
+def _find_failing(database: Any) -> Failing | None:
+    """Find the method with most failed RPCs; None if few of each failed."""
+    row = database.execute(f"""
+        WITH pairs AS (
+            SELECT {DIMENSIONS["methods"]} AS name, pair, sum(rpcs)::BIGINT AS rpcs,
+                   sum(failed_rpcs)::BIGINT AS failed, min(slot_time_ns) FILTER (failed_rpcs > 0) AS first
+            FROM t GROUP BY ALL
+        )
+        SELECT name, sum(rpcs)::BIGINT, sum(failed)::BIGINT AS every, max_by(pair, (failed, pair)), max(failed),
+               count(*) FILTER (failed > 0), min(first)
+        FROM pairs GROUP BY name HAVING every > 0 AND every >= {_MANY_FAILED} * sum(rpcs)
+        ORDER BY every DESC, name LIMIT 1""").fetchone()
+    return Failing(**dict(zip(Failing.__struct_fields__, row, strict=True))) if row else None
 
 
 def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:

@@ -106,11 +106,15 @@ def _show_head(report: Report) -> Iterator[RenderableType]:
 
 
 def _show_answers(report: Report) -> Iterator[RenderableType]:
-    """Show the three questions with their answers."""
+    """Show the questions with their answers; failures first."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     found = report.answers
+    if found.fails:
+        table.add_row("what fails", Text(safe(found.fails)))
+    if found.slower:
+        table.add_row("slower than a day before", Text(safe(found.slower)))
     for question, answer in (("what is slow", found.who), ("why", found.why), ("since when", found.since)):
         table.add_row(question, Text(safe(answer or TOO_SHORT)))
     yield table

@@ -1,4 +1,4 @@
-"""Answer three questions in a few sentences: what is slow, why, and since when."""
+"""Answer questions in a few sentences: what fails, what is slow, why, and since when."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .changes import Since
 from .losses import WAITING
 
 if TYPE_CHECKING:
+    from .days import Slower
     from .losses import Cause, Loser
 
 _MUCH = 0.05
@@ -26,9 +27,28 @@ OWN = ("client", "server", "network")
 class Answers(Struct, frozen=True, kw_only=True):
     """Answers in sentences; `since` is None if the dataset covers too little time."""
 
+    fails: str | None = None
+    """None if few RPCs of each method failed."""
+    slower: str | None = None
+    """None if no method is much slower than a day before."""
     who: str
     why: str
     since: str | None
+
+
+class Failing(Struct, frozen=True, kw_only=True):
+    """The method with most failed RPCs. An RPC without a status, as where a recording ends, has not failed."""
+
+    method: str
+    rpcs: int
+    failed_rpcs: int
+    pair: str
+    """The pair of hosts with most of them."""
+    failed_rpcs_of_pair: int
+    pairs: int
+    """Number of pairs with failed RPCs of the method."""
+    first_time_ns: int
+    """Start of the first interval with any."""
 
 
 def answers(
@@ -38,13 +58,38 @@ def answers(
     budget: Mapping[str, int],
     since: Since | None,
     slots: int,
+    failing: Failing | None = None,
+    slower: Slower | None = None,
 ) -> Answers:
     """Write the answers; methods and pairs must be in the order of the report."""
     when = _say_since_when(methods, causes, since, slots)
     return Answers(
+        fails=_say_what_fails(failing) if failing else None,
+        slower=_say_what_got_slower(slower) if slower else None,
         who=_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING)),
         why=_say_why(causes, budget),
         since=when,
+    )
+
+
+def _say_what_fails(failing: Failing) -> str:
+    share = failing.failed_rpcs / failing.rpcs
+    where = f"all on {failing.pair}"
+    if failing.pairs > 1:
+        where = f"on {failing.pairs:,} pairs of hosts, most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
+    return (
+        f"{failing.method}: {failing.failed_rpcs:,} of {count(failing.rpcs, 'RPC')} failed ({share:.0%}), {where}; "
+        f"the first after {moment(failing.first_time_ns)} UTC."
+    )
+
+
+def _say_what_got_slower(slower: Slower) -> str:
+    times = slower.after_ns / max(slower.before_ns, 1)
+    when = f", since {moment(slower.since.time_ns)} UTC" if slower.since else ""
+    return (
+        f"{slower.method}: {duration(slower.after_ns)} per RPC, {times:.1f} x as long as a day before"
+        f" ({duration(slower.before_ns)}){when}. "
+        f"{slower.cause} grew most. Most of the additional time is on {slower.pair}."
     )
 
 

@@ -1,7 +1,12 @@
-"""The dataset: Parquet files by table, host and hour, and one marker per recording, written last.
+"""The dataset: Parquet files by table and hour, and one marker per recording, written last.
 
-    DATASET/rpcs/host=web-17/hour=2026-07-01T10/<recording>.<version>.parquet
+    DATASET/rpcs/hour=2026-07-01T10/<recording>.<version>.parquet
     DATASET/_recordings/<recording>.<version>.json
+
+The rows of many recordings are later put into batches, see `manifest`:
+
+    DATASET/rpcs/hour=2026-07-01T10/<batch>.parquet
+    DATASET/_recordings/<batch>.jsonl
 
 Object stores cannot rename files, so a recording is in the dataset once its marker is: readers use only files whose
 names have the recording and version of a marker. Both are the same in every run over the same files: two workers that
@@ -13,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from urllib.parse import quote
 
 from msgspec import MsgspecError, Struct, json
 
@@ -21,14 +25,18 @@ from ...interruption import scratch
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from ..recordings.series import File, Recording, digest
+from . import manifest
+from .manifest import Batch
 
 TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
 """Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
 MARKERS = "_recordings"
-SCHEMA = "grpcdiag.fleet-recording/1"
+SCHEMA = "grpcdiag.fleet-recording/2"
 _PART = re.compile(r"(?P<series>.*)\.(?P<epoch>\d+)-(?P<number>\d+)")
 OPEN = ".open"
 """Part of the names of files with what was open at a part's end: they count while no part continues it."""
+PRUNED = ".pruned"
+"""Ending of what is left of the marker of a recording without a head, once it was pruned."""
 _PARTLY = ".partly"
 """Part of the names of markers of recordings with skipped files, so that a listing finds them."""
 
@@ -87,21 +95,42 @@ class Committed(Struct, frozen=True):
         return f"{self.recording}.{self.version}"
 
 
+class Contents(Struct, frozen=True):
+    """What a dataset has."""
+
+    present: dict[str, Committed]
+    """Recordings with files of their own, by id."""
+    batches: tuple[Batch, ...] = ()
+    """Batches that have the rows of others."""
+    manifest: int = 0
+    """Number of the manifest that says so."""
+
+    def __bool__(self) -> bool:
+        """Check whether the dataset has any recording."""
+        return bool(self.present or self.batches)
+
+    @property
+    def stems(self) -> set[str]:
+        """List the names of all files of rows, without their ending."""
+        every = self.present
+        stems = {one.stem for one in every.values()} | {batch.name for batch in self.batches}
+        return stems | {f"{one.stem}{OPEN}" for one in every.values() if not is_continued(one.recording, every)}
+
+
 def series_of(recording: str) -> str:
     """Return the series of which a recording is a part; without parts it is the recording."""
     return match["series"] if (match := _PART.fullmatch(recording)) else recording
 
 
-def _is_continued(recording: str, present: Mapping[str, Committed]) -> bool:
-    match = _PART.fullmatch(recording)
-    series, epoch, number = (match["series"], match["epoch"], int(match["number"])) if match else (recording, 0, 0)
-    return f"{series}.{epoch}-{number + 1}" in present
+def place_of(recording: str) -> tuple[int, int]:
+    """Return the epoch of a part, and its number."""
+    return (int(match["epoch"]), int(match["number"])) if (match := _PART.fullmatch(recording)) else (0, 0)
 
 
-def _stems(present: Mapping[str, Committed]) -> set[str]:
-    """List the names of all files of the dataset, without their ending."""
-    stems = {one.stem for one in present.values()}
-    return stems | {f"{one.stem}{OPEN}" for one in present.values() if not _is_continued(one.recording, present)}
+def is_continued(recording: str, present: Mapping[str, Committed]) -> bool:
+    """Check whether the next part is there, and has what was open at the end of this one."""
+    epoch, number = place_of(recording)
+    return f"{series_of(recording)}.{epoch}-{number + 1}" in present
 
 
 def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
@@ -110,13 +139,24 @@ def version(recording: Recording, ports: Sequence[int], keylog: File | None = No
     return digest(repr(([(file.named, file.size, file.version) for file in files], sorted(ports))))
 
 
-def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
+def partition(dataset: str, table: str, hour: str, stem: str) -> str:
     """Make the URL of a recording's rows."""
-    return f"{dataset.rstrip('/')}/{table}/host={quote(host, safe='')}/hour={hour}/{stem}.parquet"
+    return f"{dataset.rstrip('/')}/{table}/hour={hour}/{stem}.parquet"
+
+
+def read_contents(dataset: str) -> Contents:
+    """List the recordings of a dataset and its batches. Raises StoreError."""
+    while True:
+        known = manifest.read(dataset)
+        batches = tuple(batch for batch in known.batches if batch.state != "prepared")
+        moved = {named(source).recording for batch in batches for source in batch.sources}
+        present = {name: one for name, one in committed(dataset).items() if name not in moved}
+        if manifest.newest(dataset) == known.number:  # else recordings may have moved into a batch meanwhile
+            return Contents(present, batches, known.number)
 
 
 def committed(dataset: str) -> dict[str, Committed]:
-    """List the recordings of a dataset by id; of two versions, the one with the later name. Raises StoreError."""
+    """List the markers of a dataset by id; of two versions, the one with the later name. Raises StoreError."""
     found = {}
     for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}"):
         name = url.rpartition("/")[2]
@@ -127,34 +167,97 @@ def committed(dataset: str) -> dict[str, Committed]:
     return found
 
 
+def list_pruned(dataset: str) -> dict[str, Committed]:
+    """List recordings without a head that were pruned, by id, so that no run analyzes them again. Raises StoreError."""
+    urls = [url for url in list_files(dataset, MARKERS) if url.endswith(PRUNED)]
+    return {one.recording: one for one in map(named, urls)}
+
+
+def is_pruned(one: Committed) -> bool:
+    """Check whether a recording was pruned."""
+    return one.url.endswith(PRUNED)
+
+
 def markers_of(dataset: str, recording: str) -> list[str]:
     """List the markers of a recording, also those that runs left which were killed. Raises StoreError."""
     urls = store.matching(f"{dataset.rstrip('/')}/{MARKERS}/{recording}.*.json")
     return [url for url in urls if named(url).recording == recording]
 
 
+def parts_of(dataset: str, series: str) -> list[Committed]:
+    """List the parts of a series, the newest first. Raises StoreError."""
+    found = map(named, store.matching(f"{dataset.rstrip('/')}/{MARKERS}/{series}.*.json"))
+    parts = [one for one in found if series_of(one.recording) == series]
+    return sorted(parts, key=lambda one: place_of(one.recording), reverse=True)
+
+
 def named(url: str) -> Committed:
     """Read the name of a marker."""
-    stem = url.rpartition("/")[2].removesuffix(".json")
+    stem = url.rpartition("/")[2].removesuffix(PRUNED).removesuffix(".json")
     recording, _, of = stem.removesuffix(_PARTLY).rpartition(".")
     return Committed(url, recording, of, stem.endswith(_PARTLY))
 
 
-def commit(dataset: str, marker: Marker, older: Sequence[str]) -> str:
-    """Add a recording to the dataset, and replace those of the `older` markers; return its URL. Raises StoreError."""
-    name = f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
-    url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
+def name_of(marker: Marker) -> str:
+    """Return the name of a marker's file."""
+    return f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
+
+
+def commit(dataset: str, marker: Marker, older: Sequence[str], last: str = "", number: int = 0) -> str:
+    """Add a recording to the dataset, and replace those of the `older` markers; return its URL. Raises StoreError.
+
+    They may be of the same recording, of the `last` part of the series, which is in no batch, or of any of its parts if
+    the manifest still has this `number`.
+    """
+    url = f"{dataset.rstrip('/')}/{MARKERS}/{name_of(marker)}"
     # remove before adding: two versions of a recording are never in the dataset together
-    store.remove([other for other in older if other != url])
+    others = [other for other in older if other != url]
+    if {named(other).recording for other in others} <= {marker.recording, last}:
+        store.remove(others)
+    else:
+        _remove_unmoved(dataset, others, number)
     with scratch("grpcdiag-") as folder:
         store.put_bytes(json.encode(marker), url, folder)
     return url
 
 
+def _remove_unmoved(dataset: str, urls: Sequence[str], number: int) -> None:
+    """Remove markers of parts, unless another command puts parts into a batch meanwhile. Raises StoreError."""
+    if manifest.newest(dataset) == number:
+        store.remove(urls)
+    if manifest.newest(dataset) != number:
+        raise store.StoreError(f"{dataset}: it was compacted meanwhile; the next run analyzes this again", dataset)
+
+
 def markers(found: Iterable[Committed]) -> list[Marker]:
     """Read markers. Raises StoreError."""
-    contents = store.read([one.url for one in found])
-    return [_marker(url, content) for url, content in contents.items()]
+    return read_markers([one.url for one in found])
+
+
+def read_markers(urls: Sequence[str]) -> list[Marker]:
+    """Read markers by their URLs. Raises StoreError."""
+    return [_marker(url, content) for url, content in store.read(urls).items()]
+
+
+def markers_in(dataset: str, batch: str) -> list[Marker]:
+    """Read the markers of a batch. Raises StoreError."""
+    url = f"{dataset.rstrip('/')}/{MARKERS}/{batch}.jsonl"
+    return [_marker(url, line) for line in store.read([url])[url].splitlines()]
+
+
+def has_series(dataset: str, batch: Batch, series: str) -> bool:
+    """Check whether a batch has rows of a series. Raises StoreError."""
+    return any(series_of(marker.recording) == series for marker in markers_in(dataset, batch.name))
+
+
+def find_marker(dataset: str, recording: str) -> Marker | None:
+    """Read the marker of a recording; None if the dataset has none. Raises StoreError."""
+    contents = read_contents(dataset)
+    if recording in contents.present:
+        return markers([contents.present[recording]])[0]
+    later_first = sorted(contents.batches, key=lambda batch: -batch.last_time_ns)
+    every = (marker for batch in later_first for marker in markers_in(dataset, batch.name))
+    return next((marker for marker in every if marker.recording == recording), None)
 
 
 class _Written(Struct, frozen=True):
@@ -179,10 +282,10 @@ def _marker(url: str, content: bytes) -> Marker:
     )
 
 
-def check(present: Mapping[str, Committed]) -> None:
+def check(contents: Contents) -> None:
     """Check with one marker that this version can read the dataset. Raises StoreError."""
-    if present:
-        markers([max(present.values(), key=lambda one: one.stem)])
+    if contents.present:
+        markers([max(contents.present.values(), key=lambda one: one.stem)])
 
 
 def prepare(dataset: str) -> None:
@@ -198,30 +301,44 @@ def prepare(dataset: str) -> None:
         store.remove([url])
 
 
-def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str] | None) -> int:
-    """Remove files of `mine` recordings, None for all, that no marker names; killed runs leave such files.
+def sweep(dataset: str, contents: Contents, mine: Iterable[str] | None) -> int:
+    """Remove files that killed runs left: of batches, and of `mine` series, None for all; return their number.
 
     Raises StoreError.
     """
-    wanted, stems = None if mine is None else set(mine), _stems(present)
+    wanted, stems = None if mine is None else set(mine), contents.stems
     stale = []
-    for table in TABLES:
-        for url in store.names(f"{dataset.rstrip('/')}/{table}"):
-            stem = url.rpartition("/")[2].removesuffix(".parquet")
-            recording = stem.removesuffix(OPEN).rpartition(".")[0]
-            if stem not in stems and (wanted is None or recording in wanted):
-                stale.append(url)
+    there = [url for table in TABLES for url in list_files(dataset, table)]
+    there += [url for url in list_files(dataset, MARKERS) if url.endswith(".jsonl")]
+    batches = {batch.name for batch in manifest.read(dataset).batches}  # later than their files
+    for url in there:
+        stem = stem_of(url)
+        recording = stem.removesuffix(OPEN).rpartition(".")[0]
+        if manifest.BATCH.fullmatch(stem):
+            stale += [url] if stem not in batches else []
+        elif stem not in stems and (wanted is None or series_of(recording) in wanted) and url.endswith(".parquet"):
+            stale.append(url)
     store.remove(stale)
     return len(stale)
 
 
-def pieces(dataset: str, table: str, present: dict[str, Committed]) -> list[str]:
+def list_files(dataset: str, folder: str) -> list[str]:
+    """List the files of a folder of the dataset. Raises StoreError."""
+    return store.names(f"{dataset.rstrip('/')}/{folder}")
+
+
+def stem_of(url: str) -> str:
+    """Return the name of a file of rows without its ending, or of a batch's markers."""
+    return url.rpartition("/")[2].removesuffix(".parquet").removesuffix(".jsonl")
+
+
+def pieces(dataset: str, table: str, contents: Contents) -> list[str]:
     """List the files of a table that are part of the dataset. Raises StoreError."""
-    stems = _stems(present)
-    urls = store.names(f"{dataset.rstrip('/')}/{table}")
-    return [url for url in urls if url.rpartition("/")[2].removesuffix(".parquet") in stems]
+    stems = contents.stems
+    return [url for url in list_files(dataset, table) if stem_of(url) in stems]
 
 
-def state(present: dict[str, Committed]) -> str:
+def state(contents: Contents) -> str:
     """Compute a hash of the contents of a dataset."""
-    return digest(repr(sorted(one.stem for one in present.values())))
+    stems = (one.stem for one in contents.present.values())
+    return digest(repr(sorted([*stems, *(batch.name for batch in contents.batches)])))

@@ -1,4 +1,4 @@
-"""Make the dataset's rows: the tables of `reports.tables.rows` with their recording, divided by hour."""
+"""Make the dataset's rows: the tables of `reports.tables.rows` with recording and host, divided by hour."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def divided(
     tables: Tables,
     analysis: Analysis | None,
     recording: str,
+    host: str,
     marks: Sequence[Marks] | None = None,
     open_at_end: Tables | None = None,
 ) -> Iterator[tuple[str, str, bool, Pieces]]:
@@ -46,10 +47,10 @@ def divided(
         ("waits", waits.start_time_ns, is_open[1], lambda at: _waits(tables, at)),
         ("problems", tables.problems.time_ns, None, _all(lambda: rows.problems(tables))),
     ):
-        yield from _by_hour(table, times, make, recording, which)
+        yield from _by_hour(table, times, make, (recording, host), which)
     if analysis and analysis.findings:
         first = np.array([min(e.time_ns for e in f.evidence) for f in analysis.findings], dtype=np.int64)
-        yield from _by_hour("findings", first, _all(lambda: findings(analysis)), recording)
+        yield from _by_hour("findings", first, _all(lambda: findings(analysis)), (recording, host))
 
 
 def _find_open(every: Rpcs | Waits, some: Rpcs | Waits) -> npt.NDArray[np.bool_] | None:
@@ -69,19 +70,20 @@ def _by_hour(
     table: str,
     times: Ints,
     make: Callable[[Ints], Iterator[Frame]],
-    recording: str,
+    origin: tuple[str, str],
     is_open: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[tuple[str, str, bool, Pieces]]:
     hours = times // HOUR_NS
     different = np.unique(hours)
     if len(different) > MOST_HOURS:
         hours, different = np.full(len(hours), different[0]), different[:1]
-    for hour in different:
-        chosen = np.flatnonzero(hours == hour)
+    order = np.argsort(hours, kind="stable")
+    ends = np.searchsorted(hours[order], different, side="right")
+    for hour, chosen in zip(different, np.split(order, ends[:-1]), strict=False):  # without rows, one empty part
         for which in (False, True):
             at = chosen[is_open[chosen] == which] if is_open is not None else chosen[: 0 if which else None]
             if len(at):
-                yield table, hour_name(int(hour)), which, lambda at=at: _marked(make(at), recording)  # type: ignore[misc]
+                yield table, hour_name(int(hour)), which, lambda at=at: _marked(make(at), *origin)  # type: ignore[misc]
 
 
 def hour_name(hour: int) -> str:
@@ -89,14 +91,25 @@ def hour_name(hour: int) -> str:
     return str(np.datetime_as_string(np.datetime64(hour, "h")))
 
 
-def _marked(pieces: Iterator[Frame], recording: str) -> Iterator[Frame]:
-    """Add the recording as first column, and convert enums to text: their values differ between captures."""
+def _marked(pieces: Iterator[Frame], recording: str, host: str) -> Iterator[Frame]:
+    """Add recording and host as first columns, and convert enums to text: their values differ between captures."""
     for piece in pieces:
         named = {
-            name: replace(column, is_enum=False) if isinstance(column, Texts) else column
+            name: replace(_drop_unused(column), is_enum=False) if isinstance(column, Texts) else column
             for name, column in piece.columns.items()
         }
-        yield Frame({"recording": Texts(np.zeros(len(piece), np.uint8), [recording])} | named)
+        first = np.zeros(len(piece), np.uint8)
+        yield Frame({"recording": Texts(first, [recording]), "host": Texts(first, [host])} | named)
+
+
+def _drop_unused(column: Texts) -> Texts:
+    """Drop texts of other rows: each hour's file would cost those of all hours."""
+    if len(column.texts) <= len(column):
+        return column
+    used, codes = np.unique(np.minimum(column.codes, len(column.texts)), return_inverse=True)
+    # a number without a text is null, and so is the text None
+    texts = [column.texts[number] if number < len(column.texts) else None for number in used.tolist()]
+    return replace(column, codes=codes.astype(np.uint32), texts=texts)
 
 
 def _all(frame: Callable[[], Frame]) -> Callable[[Ints], Iterator[Frame]]:
@@ -124,11 +137,12 @@ def connections(tables: Tables, marks: Sequence[Marks] | None) -> Frame:
 def _rpcs(tables: Tables, at: Ints) -> Iterator[Frame]:
     r = tables.rpcs
     at = at[np.lexsort((r.stream[at], r.start_time_ns[at], r.connection[at]))]
-    deadlines = np.full(len(r.connection), -1, dtype=np.int64)
-    deadlines[: len(tables.deadlines)] = tables.deadlines
     for some in _some(at):
+        deadlines = np.full(len(some), -1, dtype=np.int64)
+        known = some < len(tables.deadlines)
+        deadlines[known] = tables.deadlines[some[known]]
         part = Rpcs(**_columns(r, some))
-        yield rows.rpcs(replace(tables, rpcs=part, deadlines=deadlines[some]), tables.rpc_budgets[some])
+        yield rows.rpcs(replace(tables, rpcs=part, deadlines=deadlines), tables.rpc_budgets[some])
 
 
 def _waits(tables: Tables, at: Ints) -> Iterator[Frame]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ... import interruption
 from ..recordings import store
 from . import catalog, joining, sums
-from .catalog import Committed, Marker
+from .catalog import Contents, Marker
 
 TABLES = ("recordings", "addresses", "totals", "latencies", "findings", "ends", "ways")
 FOLDER = "_summary"
@@ -51,9 +51,9 @@ EMPTY: Mapping[str, str] = {
 """SQL of tables without rows, for datasets that lack files of a table, or columns that older versions lack."""
 
 
-def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None:
+def written(target: str, contents: Contents) -> dict[str, str] | None:
     """Find the summary's files for the present contents, by table; None if any is missing. Raises StoreError."""
-    state = catalog.state(present)
+    state = catalog.state(contents)
     there = {url.rpartition("/")[2]: url for url in store.names(f"{target.rstrip('/')}/{FOLDER}")}
     named = {table: there.get(f"{table}.{state}.parquet") for table in TABLES}
     if any(url is None for url in named.values()):
@@ -61,14 +61,14 @@ def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None
     return {table: url for table, url in named.items() if url}
 
 
-def write(target: str, present: dict[str, Committed]) -> int:
+def write(target: str, contents: Contents) -> int:
     """Update the dataset's summary; return the number of RPCs that both ends recorded. Raises StoreError."""
-    state, folder = catalog.state(present), f"{target.rstrip('/')}/{FOLDER}"
+    state, folder = catalog.state(contents), f"{target.rstrip('/')}/{FOLDER}"
     with interruption.scratch("grpcdiag-fleet-") as scratch:
-        there = written(target, present)
+        there = written(target, contents)
         if there:
             return _rows(store.fetch_all([there["ends"]], scratch / "ends")[0])
-        made = make(target, present, scratch)
+        made = make(target, contents, scratch)
         before = store.names(folder)
         for table, path in made.items():
             store.put(path, f"{folder}/{table}.{state}.parquet")
@@ -81,22 +81,23 @@ def _rows(path: str) -> int:
         return int(database.execute(f"SELECT count(*) FROM {sums.files([path])}").fetchone()[0])
 
 
-def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str, Path]:
+def make(target: str, contents: Contents, scratch: Path) -> dict[str, Path]:
     """Write the summary's files to `scratch`; return them by table. Raises StoreError."""
     made = {table: scratch / f"{table}.parquet" for table in TABLES}
-    _recordings(present, made["recordings"])
+    batches = _recordings(target, contents, made["recordings"])
     with sums.connect(_MEMORY, threads=2, scratch=scratch / "spill") as database:
         hosts = sums.files([str(made["recordings"])])
         relations = {
-            table: _relation(target, table, present, scratch)
+            table: _relation(target, table, contents, scratch)
             for table in ("connections", "totals", "latencies", "findings")
         }
         database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
         # read RPCs only of recordings that may have connections in common
         names = "SELECT a_recording FROM candidates UNION SELECT b_recording FROM candidates"
         joined = {row[0] for row in database.execute(names).fetchall()}
-        some = {recording: one for recording, one in present.items() if recording in joined}
-        relations["rpcs"] = _relation(target, "rpcs", some, scratch)
+        some = {recording: one for recording, one in contents.present.items() if recording in joined}
+        within = tuple(batch for batch in contents.batches if not joined.isdisjoint(batches[batch.name]))
+        relations["rpcs"] = _relation(target, "rpcs", Contents(some, within), scratch)
         database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
         database.execute(f"CREATE TEMP TABLE twice AS {joining.counted_twice(relations['rpcs'])}")
         sums.write(database, joining.ends(relations["rpcs"], hosts), made["ends"])
@@ -108,10 +109,11 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
     return made
 
 
-def _relation(target: str, table: str, present: dict[str, Committed], scratch: Path) -> str:
+def _relation(target: str, table: str, contents: Contents, scratch: Path) -> str:
     """Fetch a table of recordings to this machine; return SQL that reads it. Raises StoreError."""
-    files = store.fetch_all(catalog.pieces(target, table, present), scratch / f"{table}.pieces")
-    return sums.files(files, EMPTY[table]) if files else f"({EMPTY[table]})"
+    files = store.fetch_all(catalog.pieces(target, table, contents), scratch / f"{table}.pieces")
+    # hosts come from the markers
+    return f"(SELECT * EXCLUDE host FROM {sums.files(files, EMPTY[table])})" if files else f"({EMPTY[table]})"
 
 
 def _counted_twice(relations: Mapping[str, str]) -> str:
@@ -184,13 +186,14 @@ def _ways(ends: str) -> str:
         FROM {ends} GROUP BY ALL ORDER BY ALL"""
 
 
-def _recordings(present: dict[str, Committed], path: Path) -> None:
-    """Write the markers as a table. Raises StoreError."""
+def _recordings(target: str, contents: Contents, path: Path) -> dict[str, set[str]]:
+    """Write the markers as a table; return the recordings of each batch. Raises StoreError."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    found = list(present.values())
-    told: list[Marker] = []
+    found = list(contents.present.values())
+    moved = {batch.name: catalog.markers_in(target, batch.name) for batch in contents.batches}
+    told: list[Marker] = [marker for markers in moved.values() for marker in markers]
     for begin in range(0, len(found), _READ_AT_ONCE):
         told += catalog.markers(found[begin : begin + _READ_AT_ONCE])
     columns = {
@@ -208,3 +211,4 @@ def _recordings(present: dict[str, Committed], path: Path) -> None:
         "warnings": pa.array([m.warnings for m in told], pa.list_(pa.string())),
     }
     parquet.write_table(pa.table(columns), path)
+    return {name: {marker.recording for marker in markers} for name, markers in moved.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.text import safe
 from ...analyzer.tables.durations import MOST_NS
 
 SLOT_NS = 300_000_000_000
@@ -58,6 +61,11 @@ def latencies(rpcs: str) -> str:
         FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
 
 
+def add_host(query: str, host: str) -> str:
+    """Make SQL that adds the host as second column."""
+    return f"SELECT recording, {text(safe(host))} AS host, * EXCLUDE recording FROM ({query})"
+
+
 def files(paths: Sequence[str], empty: str = "") -> str:
     """Make SQL that reads Parquet files; columns of `empty` that older versions did not write are NULL."""
     listed = ", ".join(text(name) for name in paths)
@@ -87,7 +95,25 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
     return connection
 
 
-def write(connection: Any, query: str, path: Path) -> int:
+FEW_RPCS = 100_000
+"""Most RPCs whose sums need no files beyond the limit of memory (heuristic: some 20 MB)."""
+_OWN = threading.local()
+
+
+@contextmanager
+def connect_for_few() -> Iterator[Any]:
+    """Yield this thread's database, which stays open: to open one takes longer than the sums of few RPCs."""
+    connection = getattr(_OWN, "connection", None) or connect()
+    _OWN.connection = None
+    yield connection
+    _OWN.connection = connection  # not after an error, which may have made it useless
+
+
+def write(connection: Any, query: str, path: Path, metadata: Mapping[str, str] = {}) -> int:
     """Write a query's rows to a Parquet file; return their number."""
-    done = connection.execute(f"COPY ({query}) TO {text(str(path))} (FORMAT parquet, COMPRESSION zstd)").fetchone()
+    options = "FORMAT parquet, COMPRESSION zstd"
+    if metadata:
+        pairs = ", ".join(f"{text(name)}: {text(value)}" for name, value in metadata.items())
+        options += f", KV_METADATA {{{pairs}}}"
+    done = connection.execute(f"COPY ({query}) TO {text(str(path))} ({options})").fetchone()
     return int(done[0])

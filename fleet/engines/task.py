@@ -47,6 +47,12 @@ class Task(Struct, frozen=True):
     """Head of the series as this part leaves it, but for what reading shows; None if no part continues this one."""
     replaces: Head | None = None
     """Head of the series before, if this part continues its last one or takes its place."""
+    last: str = ""
+    """The last part of the series, if this one begins an epoch in its place."""
+    manifest: int = 0
+    """Number of the dataset's manifest when this was planned."""
+    old_states: tuple[str, ...] = ()
+    """URLs of the states of the series before: those that its new head does not name are removed."""
 
     def __repr__(self) -> str:
         """Name the object for the logs of engines."""
@@ -107,9 +113,7 @@ _REASON = 1_000
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
     with interruption.scratch("grpcdiag-fleet-") as scratch:
-        (scratch / "captures").mkdir()
-        with feeding.feed(task.recording.files, scratch / "captures") as feed:
-            task, read = _read_behind(task, feed)
+        task, read = _read_behind(task)
         if read.tables is None and task.leaves and task.replaces:
             _note_failed(task.dataset, task.leaves, task.replaces, read.left_out)
             return _marker(task, read, {}, began)
@@ -131,14 +135,15 @@ def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) 
     """Add the part to the dataset, then what the next one needs. Raises StoreError."""
     leaves, before = task.leaves, task.replaces
     state = None
-    if leaves and read.state and leaves.part.id == marker.recording:
+    # keys are not saved: all files are read again with the next one
+    ends = not leaves or (read.is_decrypted and not (before or task.state or task.keylog))
+    if leaves and not ends and read.state and leaves.part.id == marker.recording:
         state = heads.write_state(task.dataset, f"{marker.recording}.{marker.version}", read.state)
-    older = task.older
-    if before:
-        older = (*older, *catalog.markers_of(task.dataset, marker.recording))
-    url = catalog.commit(task.dataset, marker, older)
-    if not leaves or (read.is_decrypted and not before and not task.state):
-        return  # keys are not saved: all files are read again with the next one
+    left = catalog.markers_of(task.dataset, marker.recording)
+    left += catalog.markers_of(task.dataset, task.last) if task.last else []
+    url = catalog.commit(task.dataset, marker, (*task.older, *left), task.last, task.manifest)
+    if not leaves or ends:
+        return
     failed = {one.file: leaves.files[one.file] for one in marker.left_out if one.file in leaves.files}
     head = replace(
         leaves,
@@ -150,10 +155,9 @@ def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) 
         last = max(marker.last_time_ns or 0, before.last_time_ns or 0 if before else 0)
         head = replace(head, marker=url, state=state, last_time_ns=last or None, open_files=tuple(open_files))
     heads.write(task.dataset, head)
-    if before and leaves.part.id == marker.recording:
-        store.remove([old for old in before.open_files if old not in open_files])
-        states = {before.state, before.before} - {head.state, head.before, None}
-        store.remove([old for old in states if old])
+    if leaves.part.id == marker.recording:
+        store.remove([old for old in task.old_states if old not in head.states])
+        store.remove([old for old in (before.open_files if before else ()) if old not in open_files])
 
 
 class _Read(Struct, frozen=True):
@@ -177,22 +181,21 @@ class _Read(Struct, frozen=True):
         return self.tables is not None and bool(self.tables.connections.tls_decrypted.any())
 
 
-def _read_behind(task: Task, feed: feeding.Feed) -> tuple[Task, _Read]:
+def _read_behind(task: Task) -> tuple[Task, _Read]:
     """Read files behind those of the state; if it cannot be used, they begin an epoch. Raises StoreError."""
     leaves = task.leaves
     if not task.state or not leaves:
-        return task, _read(task, feed, None)
+        return task, _read(task, None)
     try:
-        return task, _read(task, feed, heads.read_state(task.state))
-    except (_UnusableState, store.StoreError) as error:
-        if isinstance(error, store.StoreError) and not error.lasting:
-            raise
+        return task, _read(task, heads.read_state(task.state))
+    except (heads.StateError, _UnusableState) as error:
         reason = f"these files were read without what was open before them: {error}"
     part = Part(leaves.part.series, leaves.next_epoch)
     leaves = replace(leaves, part=part, next_epoch=part.epoch + 1, before=None)
     recording = replace(task.recording, id=part.id)
-    anew = replace(task, recording=recording, state=None, leaves=leaves, replaces=None, older=())
-    read = _read(anew, feed, None)
+    # also in place of the same files behind the state, where a run was killed or they grew
+    anew = replace(task, recording=recording, last=task.recording.id, state=None, leaves=leaves, replaces=None)
+    read = _read(anew, None)
     return anew, replace(read, warnings=(*read.warnings, reason))
 
 
@@ -200,8 +203,18 @@ class _UnusableState(Exception):
     """A state was saved by another version, or is damaged."""
 
 
-def _read(task: Task, feed: feeding.Feed, state: bytes | None) -> _Read:
-    """Analyze the recording's files. Raises StoreError."""
+def _read(task: Task, state: bytes | None) -> _Read:
+    """Analyze the recording's files. Raises StoreError, _UnusableState."""
+    with interruption.scratch("grpcdiag-fleet-") as folder, feeding.feed(task.recording.files, folder) as feed:
+        try:
+            return _read_fed(task, feed, state)
+        except BaseException as error:
+            if state is not None and type(error).__name__ == "PanicException":  # it is no Exception and has no module
+                raise _UnusableState("it is damaged") from None
+            raise
+
+
+def _read_fed(task: Task, feed: feeding.Feed, state: bytes | None) -> _Read:
     from ...analyzer.analysis import of_tables
     from ...analyzer.decode.errors import CaptureError, NoGrpcError
 
@@ -211,7 +224,8 @@ def _read(task: Task, feed: feeding.Feed, state: bytes | None) -> _Read:
         return _Read(None, None, None, None, left_out)
     sidecar, notes = _beside(task.recording)
     try:
-        tables, marks, open_at_end, saved = _decoded(feed, _how(task), state, resumes=task.leaves is not None)
+        resumes = task.leaves is not None and not task.keylog  # keys are not saved
+        tables, marks, open_at_end, saved = _decoded(feed, _how(task), state, resumes=resumes)
     except CaptureError as error:
         feed.check()
         others = (file.named for number, file in enumerate(files) if number not in feed.reasons)
@@ -224,6 +238,9 @@ def _read(task: Task, feed: feeding.Feed, state: bytes | None) -> _Read:
     except NoGrpcError as error:
         analysis, no_grpc = error.analysis, str(error)
     warnings = tuple(map(feed.named, analysis.quality.warnings)) if analysis else ()
+    if saved is not None and len(saved) > heads.MOST_STATE_BYTES:
+        saved = None
+        warnings = (*warnings, "later files will be read without what is open here: the state is too large")
     return _Read(tables, analysis, marks, no_grpc, left_out, warnings, open_at_end, saved)
 
 
@@ -271,12 +288,12 @@ def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dic
 
     host, recording = task.recording.host, task.recording.id
     stem = f"{recording}.{task.version}"
-    parts = divided(read.tables, read.analysis, recording, read.marks, read.open_at_end)
+    parts = divided(read.tables, read.analysis, recording, host, read.marks, read.open_at_end)
     for number, (table, hour, is_open, pieces) in enumerate(parts):
         path = scratch / f"{number}.parquet"
         counts[table] += _parquet(table, pieces(), path)
         name = f"{stem}{catalog.OPEN if is_open else ''}"
-        written[catalog.partition(task.dataset, table, host, hour, name)] = path
+        written[catalog.partition(task.dataset, table, hour, name)] = path
     return written | _sums(task, written, counts, scratch), counts
 
 
@@ -361,14 +378,15 @@ def _parquet(table: str, pieces: Iterable[Frame], path: Path) -> int:
 def _sums(task: Task, written: dict[str, Path], counts: dict[str, int], scratch: Path) -> dict[str, Path]:
     """Write the sums of each hour's RPCs; return their paths by destination."""
     made: dict[str, Path] = {}
-    connections = sums.files([str(path) for url, path in written.items() if "/connections/host=" in url])
-    with sums.connect(scratch=scratch / "spill") as database:
+    connections = sums.files([str(path) for url, path in written.items() if "/connections/hour=" in url])
+    is_small = counts["rpcs"] <= sums.FEW_RPCS
+    with sums.connect_for_few() if is_small else sums.connect(scratch=scratch / "spill") as database:
         for url, path in written.items():
-            if "/rpcs/host=" not in url:
+            if "/rpcs/hour=" not in url:
                 continue
             rpcs = sums.rpcs_of_connections(sums.files([str(path)]), connections)
             for table, query in (("totals", sums.totals(rpcs)), ("latencies", sums.latencies(rpcs))):
                 target = path.with_name(f"{path.stem}-{table}.parquet")
-                counts[table] += sums.write(database, query, target)
+                counts[table] += sums.write(database, sums.add_host(query, task.recording.host), target)
                 made[f"/{table}/".join(url.rsplit("/rpcs/", 1))] = target
     return made

@@ -114,8 +114,11 @@ def _first_time(path: str) -> int | None:
 
 
 def first_time(file: File) -> int | None:
-    """Read the time of a file's first packet; None if its beginning holds none, or is no capture. Raises StoreError."""
-    from ...analyzer.decode.errors import CaptureError
+    """Read the time of a file's first packet; None if its beginning holds none, 0 if it is no capture.
+
+    Raises StoreError.
+    """
+    from ...analyzer.decode.errors import CaptureError, EmptyCaptureError
 
     with scratch("grpcdiag-") as folder:
         path = store.local_path(file.url)
@@ -124,8 +127,10 @@ def first_time(file: File) -> int | None:
             Path(path).write_bytes(store.head(file.url, HEAD_BYTES))
         try:
             return _first_time(path)
-        except CaptureError:
+        except EmptyCaptureError:
             return None
+        except CaptureError:
+            return 0
 
 
 class _Pipes(Feed):

@@ -306,6 +306,7 @@ def put(path: Path, url: str) -> None:
         final.parent.mkdir(parents=True, exist_ok=True)
         part = final.with_name(f".{final.name[-150:]}.{os.getpid()}")
         with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
+            part.touch(path.stat().st_mode & 0o777)  # the copy keeps it
             system.copy(str(path), str(part))
             part.replace(final)
 
@@ -331,6 +332,32 @@ def put_bytes(content: bytes, url: str, folder: Path) -> None:
     path = folder / "content"
     path.write_bytes(content)
     put(path, url)
+
+
+def put_new(content: bytes, url: str) -> bool:
+    """Write a small file unless it exists, of two at once only one; return whether it was written. Raises StoreError.
+
+    S3, Google Cloud Storage and Azure do this by conditional requests.
+    """
+    system, target = opened(url)
+    local = local_path(system.unstrip_protocol(target))
+
+    def create() -> bool:
+        try:
+            if local is None:
+                system.pipe_file(target, content, mode="create")
+                return True
+            final = Path(local)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            part = final.with_name(f".{final.name}.{os.getpid()}")
+            with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
+                part.write_bytes(content)
+                os.link(part, final)  # unlike a rename, it does not replace
+        except FileExistsError:
+            return False
+        return True
+
+    return tried(create, url)
 
 
 def names(url: str) -> list[str]:

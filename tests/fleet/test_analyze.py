@@ -17,6 +17,7 @@ from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.fleet.dataset import sums
 
 
 def ran(dataset: Path) -> dict[str, float]:
@@ -62,7 +63,8 @@ def test_the_sums_are_those_of_the_rows(made: tuple[Path, str]) -> None:
 
 def _of(host: str, dataset: Path, table: str, columns: str) -> list[tuple[object, ...]]:
     with duckdb.connect() as database:
-        return database.execute(f"SELECT {columns} FROM '{dataset}/{table}/host={host}/*/*.parquet'").fetchall()
+        files = f"'{dataset}/{table}/*/*.parquet' WHERE host = '{host}'"
+        return database.execute(f"SELECT {columns} FROM {files}").fetchall()
 
 
 def _all(dataset: Path, table: str, columns: str) -> list[tuple[object, ...]]:
@@ -208,3 +210,12 @@ def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, n
     assert {name: when for name, when in ran(dataset).items() if name in done} == done  # none was done twice
     assert contents(dataset) == contents(six[1])
     assert not list(dataset.rglob(".*"))
+
+
+def test_the_database_for_sums_stays_open_until_an_error() -> None:
+    with pytest.raises(ValueError), sums.connect_for_few() as first:
+        raise ValueError
+    with sums.connect_for_few() as second:
+        assert second is not first
+    with sums.connect_for_few() as third:
+        assert third is second

@@ -4,58 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fsspec")
-import duckdb
-from fleets import fleet, markers, split
-from msgspec import json
+from fleets import markers, split
+from growing import Growing, fleet_code, whole
 from support import recorded
 
-from grpcdiag.fleet import planning, run
+from grpcdiag.fleet import planning
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.dataset import heads
-
-ROWS = "stream, method, start_time_ns, duration_ns, status, complete, request_bytes, response_bytes, budget"
-
-
-class Growing:
-    """A folder into which the files of a series come one after the other."""
-
-    def __init__(self, folder: Path, name: str, pieces: int, host: str = "web-1") -> None:
-        (folder / "kept").mkdir(parents=True)
-        split(Path(recorded(name)).read_bytes(), folder / "kept", "eth0.pcap", pieces)
-        self.pieces = sorted((folder / "kept").iterdir())
-        self.source, self.dataset = folder / "captures", str(folder / "dataset")
-        self.host = self.source / host
-        self.host.mkdir(parents=True)
-
-    def add(self, number: int, name: str = "") -> Path:
-        return Path(shutil.copy(self.pieces[number], self.host / (name or self.pieces[number].name)))
-
-    def planned(self, **how: Any) -> run.Plan:
-        return run.plan([str(self.source)], self.dataset, **how)
-
-    def analyze(self, *options: str, code: int = 0) -> str:
-        return fleet("analyze", str(self.source), "-o", self.dataset, *options, code=code)[1]
-
-    def rows(self, table: str = "rpcs", columns: str = ROWS) -> list[Any]:
-        with duckdb.connect() as database:
-            files = f"read_parquet('{self.dataset}/{table}/**/*.parquet', union_by_name = true)"
-            return sorted(database.execute(f"SELECT {columns} FROM {files}").fetchall(), key=repr)
-
-
-def whole(folder: Path, name: str) -> list[Any]:
-    """The rows of a capture that is one file."""
-    one = Growing(folder, name, 1)
-    one.add(0)
-    one.analyze()
-    return one.rows()
-
 
 CAPTURES = ("impl-go.pcap", "impl-java.pcap", "rtt205-go-16000.pcap", "rpc-errors.pcap", "deadline-exceeded.pcap")
 
@@ -71,13 +32,6 @@ def test_files_one_by_one_are_the_capture(tmp_path: Path, name: str) -> None:
     assert not growing.planned().tasks
     found = report(growing.dataset)
     assert (found.recordings, found.rpcs) == (1, len(growing.rows()))
-
-
-def fleet_code(growing: Growing) -> int:
-    """4 if the first file has no gRPC yet."""
-    from grpcdiag.analyzer.decode.decode import decode
-
-    return 0 if decode([str(growing.pieces[0])]).rpc_count else 4
 
 
 def test_files_that_leave_a_ring_keep_their_results(tmp_path: Path) -> None:
@@ -102,9 +56,7 @@ def test_names_that_a_ring_uses_again_are_new_files(tmp_path: Path) -> None:
 
 def test_a_last_file_that_grew_is_read_from_its_beginning(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    for number in range(3):
-        growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.analyze_first(3)
     last = growing.host / growing.pieces[2].name
     last.write_bytes(last.read_bytes() + growing.pieces[3].read_bytes()[24:])
     assert growing.planned().size == last.stat().st_size
@@ -182,50 +134,98 @@ def test_folders_that_cannot_be_listed_are_told(tmp_path: Path, monkeypatch: pyt
 
 def test_other_options_read_what_is_there_again(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 3)
-    for number in range(3):
-        growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.analyze_first(3)
     assert growing.planned(ports=[50051]).size == sum(piece.stat().st_size for piece in growing.pieces)
     growing.analyze("--port", "50051")
     assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
     assert len(markers(Path(growing.dataset))) == 1
 
 
-def state_of(growing: Growing) -> Path:
-    (path,) = (Path(growing.dataset) / "_series").glob("*.json")
-    state = json.decode(path.read_bytes(), type=heads.Head).state
-    assert state
-    return Path(state.removeprefix("file://"))
+def shift(content: bytes, seconds: int) -> bytes:
+    """Move the times of a pcap."""
+    moved, at = bytearray(content), 24
+    while at < len(moved):
+        time = int.from_bytes(moved[at : at + 4], "little") + seconds
+        moved[at : at + 4] = time.to_bytes(4, "little")
+        at += 16 + int.from_bytes(moved[at + 8 : at + 12], "little")
+    return bytes(moved)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x01\x02\x03", zlib.compress(b"\x01\x050.0.1" + bytes(100))])
-def test_a_state_that_cannot_be_used_is_told(tmp_path: Path, content: bytes) -> None:
-    """Rows stay, and later files continue what was read without it."""
+@pytest.mark.parametrize("name", ["eth0.pcap0", "eth0.pcap1"])
+def test_a_name_used_again_after_a_step_back_of_the_clock_is_a_new_file(tmp_path: Path, name: str) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
     for number in range(2):
-        growing.add(number)
+        growing.add(number, f"eth0.pcap{number}")
         growing.analyze(code=0 if number else fleet_code(growing))
     before = growing.rows()
-    state_of(growing).write_bytes(content)
-    growing.add(2)
+    again = growing.host / name
+    again.write_bytes(shift(growing.pieces[2].read_bytes(), -7200))
+    assert growing.planned().size == again.stat().st_size
     growing.analyze()
+    assert not growing.planned().tasks
     assert [row for row in before if row in growing.rows()] == before
-    texts = [json.decode(path.read_bytes())["warnings"] for path in markers(Path(growing.dataset))]
-    assert sum("read without what was open before them" in text for some in texts for text in some) == 1
-    growing.add(3)
-    assert growing.planned().size == growing.pieces[3].stat().st_size
+    assert len(growing.rows()) > len(before)
+    after = growing.host / "eth0.pcap2"
+    after.write_bytes(shift(growing.pieces[3].read_bytes(), -7200))
+    assert growing.planned().size == after.stat().st_size
     growing.analyze()
+    assert any(".1-1." in path.name for path in markers(Path(growing.dataset))), "it continues the new epoch"
 
 
-def test_states_have_no_values_of_header_fields_and_do_not_add_up(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 6)
-    for number in range(6):
-        growing.add(number)
+def test_a_file_of_a_ring_is_read_once_it_has_packets(tmp_path: Path) -> None:
+    """tcpdump writes into the next file of the ring when its buffer is full."""
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
+    for number in range(2):
+        growing.add(number, f"eth0.pcap{number}")
         growing.analyze(code=0 if number else fleet_code(growing))
-        assert len(list((Path(growing.dataset) / "_series").glob("*.state"))) <= 2
-    state = zlib.decompress(state_of(growing).read_bytes())
-    assert b"content-type" not in state or b"application/grpc" not in state
-    assert b"user-agent" in state and b"127.0.0.1:" not in state and b"application/grpc" not in state
+    for content in (b"", growing.pieces[2].read_bytes()[:24]):
+        (growing.host / "eth0.pcap0").write_bytes(content)
+        assert not growing.planned().tasks
+        growing.analyze()
+    for number in (2, 3):
+        growing.add(number, f"eth0.pcap{number % 2}")
+        growing.analyze()
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+
+
+def test_an_earlier_file_that_changed_keeps_its_rows(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 3)
+    growing.analyze_first(2)
+    before, first = growing.rows(), growing.host / growing.pieces[0].name
+    first.write_bytes(first.read_bytes() + growing.pieces[2].read_bytes()[24:])
+    assert "it changed after files behind it were analyzed" in growing.analyze(code=3)
+    assert growing.rows() == before
+
+
+def test_a_last_file_of_one_packet_that_grew_is_read_again(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 2)
+    growing.add(0)
+    growing.analyze(code=fleet_code(growing))
+    content = growing.pieces[1].read_bytes()
+    last = growing.host / growing.pieces[1].name
+    last.write_bytes(content[: 40 + int.from_bytes(content[32:36], "little")])
+    growing.analyze(code=fleet_code(growing))
+    growing.add(1)
+    growing.analyze()
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+
+
+def test_a_key_log_for_a_recording_in_parts_counts_each_call_once(tmp_path: Path) -> None:
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
+    growing.analyze_first(3)
+    (growing.host / growing.pieces[0].name).unlink()
+    gone = [row for row in growing.rows(columns="stream, recording") if "." not in row[1]]
+    keys = str(Path(recorded("tls13-go.keys")))
+    for number in (2, 3):
+        growing.add(number)
+        growing.analyze("--keylog", keys)
+        assert not growing.planned(keylog=keys).tasks
+        streams = growing.rows(columns="connection, start_time_ns, stream")
+        assert len(set(streams)) == len(streams) > len(gone)
+    growing.analyze()
+    streams = growing.rows(columns="connection, start_time_ns, stream")
+    assert len(set(streams)) == len(streams)
+    assert len(list((Path(growing.dataset) / "_series").glob("*.state"))) == 1
 
 
 def test_both_ends_in_parts_are_counted_once(tmp_path: Path) -> None:
@@ -247,6 +247,5 @@ def test_both_ends_in_parts_are_counted_once(tmp_path: Path) -> None:
 
 def test_parts_are_named_after_their_series() -> None:
     part = heads.Part("web-1-eth0-5e1bffcd85")
-    assert part.id == part.series
     assert part.successor.id == f"{part.series}.0-1"
     assert planning.Wanted("dataset", (1, 2)).options == planning.Wanted("dataset", (2, 1)).options

@@ -61,7 +61,10 @@ def test_a_dataset_of_a_version_without_a_cause_reads(
     """Whole datasets, and those to which this version added recordings; no RPC of them spent time on the cause."""
     older = tmp_path / "dataset"
     shutil.copytree(both, older)
-    written = [*older.glob(f"*/host={hosts}/**/*.parquet"), *(older.glob("_summary/*") if hosts == "*" else ())]
+    written = [
+        *older.glob(f"*/hour=*/{hosts.rstrip('*')}*.parquet"),
+        *(older.glob("_summary/*") if hosts == "*" else ()),
+    ]
     lacking = 0
     for path in written:
         frame = pl.read_parquet(path, hive_partitioning=False).drop("verdict", "explanation", strict=False)
@@ -286,9 +289,54 @@ PAGE = REPOSITORY / "docs" / "fleet.md"
 
 
 @pytest.mark.parametrize("number", range(len(re.findall(r"```sql", PAGE.read_text()))))
-def test_the_queries_of_the_page_run(both: Path, number: int) -> None:
+def test_the_queries_of_the_page_run(both: Path, tmp_path: Path, number: int) -> None:
+    """Also when the dataset is compacted."""
     import duckdb
 
-    query = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)[number].replace("dataset/", f"{both}/")
+    query = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
+    shutil.copytree(both, tmp_path / "compacted")
+    fleet("compact", str(tmp_path / "compacted"), "--finished")
     with duckdb.connect() as database:
-        assert database.execute(query).fetchall()
+        rows = database.execute(query.replace("dataset/", f"{both}/")).fetchall()
+        assert rows and database.execute(query.replace("dataset/", f"{tmp_path}/compacted/")).fetchall() == rows
+
+
+def test_what_fails_comes_first_with_its_hosts_and_its_beginning(tmp_path: Path) -> None:
+    for number, name in enumerate(("rpc-errors.pcap", "rpc-errors.pcap", "impl-go.pcap")):
+        (tmp_path / "captures" / f"web-{number}").mkdir(parents=True)
+        content = Path(recorded(name)).read_bytes()
+        (tmp_path / "captures" / f"web-{number}" / "eth0.pcap").write_bytes(content)
+    fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"))
+    found = report(str(tmp_path / "dataset"), 1)
+    worst = max(report(str(tmp_path / "dataset")).methods, key=lambda one: one.failed_rpcs)
+    told = found.answers.fails or ""
+    assert told.startswith(f"{worst.name}: {worst.failed_rpcs:,} of {worst.rpcs:,} RPCs failed ")
+    assert "the first after" in told and " -> " in told
+    text = render(found)
+    assert text.index("what fails") < text.index("what is slow")
+    page = html.render(found)
+    assert page.index("What fails") < page.index("What is slow") and escape(told) in page
+
+
+def test_rpcs_that_the_end_of_a_series_cuts_have_not_failed(tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    content = Path(recorded(SLOW)).read_bytes()
+    for share in (3, 2):
+        (tmp_path / "captures" / f"web-{share}_eth0.pcap").write_bytes(content[: len(content) // share])
+    fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"))
+    found = report(str(tmp_path / "dataset"))
+    rows = pl.read_parquet(f"{tmp_path}/dataset/rpcs/**/*.parquet")
+    assert rows.filter(~pl.col("complete")).height == 2 and found.rpcs > 2
+    assert not found.failed_rpcs and found.answers.fails is None
+    assert "what fails" not in render(found)
+
+
+def test_hosts_have_the_names_that_are_given(both: Path, tmp_path: Path) -> None:
+    names = tmp_path / "hosts"
+    names.write_text("# the shop\n10.77.0.2 pay pay.example\nweb-1 \x1b[1mfront  # not in DNS\nweb-1 later\nalone\n")
+    text = fleet("report", str(both), "--names", str(names))[0]
+    assert "front -> pay:50051" in text and "web-1 -> " not in text and "later" not in text and "\x1b" not in text
+    told = json.loads(fleet("report", str(both), "--names", str(names), "--json")[0])
+    assert told["causes"][0]["worst"]["host"].endswith("front")
+    assert "\x1b" not in fleet("report", str(both), "--names", str(names), "--html")[0]
+    assert "no such file" in fleet("report", str(both), "--names", str(tmp_path / "none"), code=3)[1].lower()

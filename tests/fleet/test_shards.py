@@ -28,7 +28,7 @@ def test_shares_are_the_whole(tmp_path: Path) -> None:
     fleet("analyze", source, "-o", str(tmp_path / "at-once"))
     assert contents(tmp_path / "dataset") == contents(tmp_path / "at-once")
     assert report(dataset).slots == report(str(tmp_path / "at-once")).slots
-    assert summary.written(dataset, catalog.committed(dataset))
+    assert summary.written(dataset, catalog.read_contents(dataset))
 
 
 def test_a_share_without_new_files_looks_at_its_own_heads_alone(

@@ -1,0 +1,136 @@
+"""Heads of series: what a run removes by them is inside the dataset, wherever that is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fsspec")
+from fleets import contents, fleet, markers
+from msgspec import json
+from test_parts import Growing, fleet_code, whole
+
+from grpcdiag.fleet.dataset import heads
+from grpcdiag.fleet.recordings import store
+
+
+def two_parts(folder: Path) -> Growing:
+    """A dataset of two of four files, with calls that are open at the end."""
+    growing = Growing(folder, "impl-go.pcap", 4)
+    for number in range(2):
+        growing.add(number)
+        growing.analyze(code=0 if number else fleet_code(growing))
+    assert list(Path(growing.dataset).rglob("*.open.parquet"))
+    return growing
+
+
+def finish(growing: Growing) -> None:
+    for number in (2, 3):
+        growing.add(number)
+        growing.analyze()
+
+
+def test_a_copy_goes_on_without_its_original(tmp_path: Path) -> None:
+    growing = two_parts(tmp_path / "parts")
+    original = Path(growing.dataset)
+    before, listed = contents(original), sorted((original / "_series").iterdir())
+    growing.dataset = str(tmp_path / "copy")
+    shutil.copytree(original, growing.dataset)
+    finish(growing)
+    assert contents(original) == before
+    assert sorted((original / "_series").iterdir()) == listed
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert len(list((Path(growing.dataset) / "_series").iterdir())) == 3  # the head, and the states around its part
+
+
+def test_a_relative_output_goes_on_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
+    absolute = Path(growing.dataset)
+    (absolute / "inside").mkdir(parents=True)
+    for number, (folder, output) in enumerate(
+        [(absolute.parent, "dataset"), (absolute, "."), (absolute / "inside", "..")]
+    ):
+        monkeypatch.chdir(folder)
+        growing.dataset = output
+        growing.add(number)
+        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.dataset = str(absolute)
+    growing.add(3)
+    growing.analyze()
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert not list(absolute.rglob("*.open.parquet")) and len(list((absolute / "_series").glob("*.json"))) == 1
+
+
+def test_a_head_has_no_credentials_of_its_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(store, "put_bytes", lambda content, url, folder: written.append(content))
+    base = "https://user:swordfish@host/results"
+    head = heads.Head(
+        options="",
+        part=heads.Part("web-1"),
+        marker=f"{base}/_recordings/web-1.0.json",
+        state=f"{base}/_series/web-1.0.state",
+        before=f"{base}/_series/web-1.1.state",
+        files={},
+        last=(),
+        open_files=(f"{base}/rpcs/hour=1/web-1.0.open.parquet",),
+    )
+    heads.write(base, head)
+    assert b"swordfish" not in written[0] and b"://" not in written[0]
+
+
+HOSTILE = (
+    "../other/rpcs/{name}",
+    "rpcs/../../other/rpcs/{name}",
+    "rpcs/./../../other/rpcs/{name}",
+    "{other}/rpcs/{name}",
+    "file://{other}/rpcs/{name}",
+    "rpcs/x::file://{other}/rpcs/{name}",
+    "rpcs//{other}/rpcs/{name}",
+    "..\\\\other\\\\rpcs\\\\{name}",
+    "rpcs/\\u0000/{name}",
+    "rpcs/*/{name}",
+    "_series/{name}",
+    "rpcs/{name}/web-2.open.parquet",
+)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_head_removes_nothing_else(tmp_path: Path, hostile: str) -> None:
+    growing = two_parts(tmp_path)
+    (path,) = (tmp_path / "dataset" / "_series").glob("*.json")
+    victim = tmp_path / "other" / "rpcs" / f"{path.stem}.open.parquet"
+    victim.parent.mkdir(parents=True)
+    victim.write_bytes(b"rows")
+    name = json.decode(f'"{hostile}"'.format(name=victim.name, other=tmp_path / "other"))
+    edit(path, open_files=[name])
+    assert not heads.read(growing.dataset, [path.stem])
+    finish(growing)
+    assert victim.read_bytes() == b"rows"
+
+
+@pytest.mark.parametrize("change", [{"marker": "_recordings/web-2.0.json"}, {"state": "_series/web-2.state"}])
+def test_a_head_names_files_of_its_series_alone(tmp_path: Path, change: dict[str, str]) -> None:
+    growing = two_parts(tmp_path)
+    (path,) = (tmp_path / "dataset" / "_series").glob("*.json")
+    assert heads.read(growing.dataset, [path.stem])
+    edit(path, **change)
+    assert not heads.read(growing.dataset, [path.stem])
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_bytes(json.encode({**json.decode(path.read_bytes()), **changes}))
+
+
+def test_a_series_whose_head_has_urls_is_read_again(tmp_path: Path) -> None:
+    growing = two_parts(tmp_path / "parts")
+    (path,) = (Path(growing.dataset) / "_series").glob("*.json")
+    edit(path, schema="grpcdiag.fleet-series/1", marker=f"file://{growing.dataset}/_recordings/any.json")
+    growing.analyze()
+    finish(growing)
+    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert len(markers(Path(growing.dataset))) == 3
+    fleet("report", growing.dataset)

@@ -1,0 +1,100 @@
+"""Old recordings leave the dataset, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fsspec")
+from fleets import contents, fleet, markers
+from test_compact import in_parts, rows_of, states
+
+from grpcdiag.fleet.answers.report import report
+from grpcdiag.fleet.dataset import catalog, compaction, pruning
+
+LATER_NS = 4_000_000_000 * 10**9
+
+
+def listed(dataset: str) -> set[str]:
+    return {str(path) for path in Path(dataset).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_old_parts_go_and_their_files_are_not_read_again(tmp_path: Path, compacted: bool) -> None:
+    growing = in_parts(tmp_path)
+    if compacted:
+        fleet("compact", growing.dataset)
+    foreign = [Path(growing.dataset) / name for name in ("rpcs/hour=2020-01-01T00/mine.parquet", "rpcs/notes.txt")]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"not grpcdiag's")
+    before = listed(growing.dataset)
+    captures = sorted(growing.source.rglob("*"))
+    told = fleet("prune", growing.dataset, "--older", "1h", "--dry-run")[1]
+    assert "3 recordings before" in told and "would be removed" in told
+    assert listed(growing.dataset) == before
+    assert "3 recordings before" in fleet("prune", growing.dataset, "--older", "1h")[1]
+    assert all(path.exists() for path in foreign) and sorted(growing.source.rglob("*")) == captures
+    for path in foreign:
+        path.unlink()
+    assert [one.recording.rpartition(".")[2] for one in catalog.read_contents(growing.dataset).present.values()] == [
+        "0-3"
+    ]
+    assert len(markers(Path(growing.dataset))) == 1
+    assert not growing.planned().tasks
+    growing.add(4)
+    assert growing.planned().size == growing.pieces[4].stat().st_size
+    growing.analyze()
+    (head,) = compaction.find_heads(growing.dataset, catalog.read_contents(growing.dataset).present).values()
+    assert head.part.number == 4
+    assert report(growing.dataset).rpcs == len(growing.rows())
+
+
+def test_what_is_younger_stays(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    before = contents(Path(growing.dataset))
+    assert "0 recordings" in fleet("prune", growing.dataset, "--older", "9999w")[1]
+    first = min(
+        one.first_time_ns or 0 for one in catalog.markers(catalog.read_contents(growing.dataset).present.values())
+    )
+    assert pruning.prune(growing.dataset, first, finished=True).recordings == 0
+    assert contents(Path(growing.dataset)) == before
+
+
+def test_a_series_that_is_finished_goes_as_a_whole(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    told = fleet("prune", growing.dataset, "--older", "1d", "--finished", "--dry-run")[1]
+    assert "4 recordings" in told and list(Path(growing.dataset).rglob("*.state"))
+    fleet("prune", growing.dataset, "--older", "1d", "--finished")
+    assert not rows_of(growing.dataset) and not markers(Path(growing.dataset))
+    assert not growing.planned().tasks
+    growing.add(4)
+    assert growing.planned().size == growing.pieces[4].stat().st_size
+
+
+def test_a_recording_without_a_head_is_not_read_again(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path, pieces=2)
+    (head,) = (Path(growing.dataset) / "_series").glob("*.json")
+    head.unlink()
+    assert pruning.prune(growing.dataset, LATER_NS).recordings == 1
+    assert not rows_of(growing.dataset) and not growing.planned().tasks
+    growing.add(1)
+    assert growing.planned().tasks
+
+
+def test_what_another_command_is_compacting_stays(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    present = catalog.read_contents(growing.dataset).present
+    final = compaction.list_final(compaction.find_heads(growing.dataset, present), present, LATER_NS)
+    compaction._prepare(growing.dataset, list(compaction._divide(final)))
+    assert pruning.prune(growing.dataset, LATER_NS).recordings == 0
+    fleet("compact", growing.dataset)
+    assert states(growing.dataset) == ["clean"]
+    assert pruning.prune(growing.dataset, LATER_NS).recordings == 3
+
+
+@pytest.mark.parametrize("age", ["30", "d", "-1d", "1m", "1e3d", "٣d", "9999999w"])
+def test_an_age_that_is_none_is_told(tmp_path: Path, age: str) -> None:
+    assert "such as 36h" in fleet("prune", str(tmp_path), "--older", age, code=2)[1]
+    assert "not a dataset" in fleet("prune", str(tmp_path), "--older", "1d", code=3)[1]
