@@ -1,7 +1,5 @@
 """Read what this machine knows of its clock: the kernel's state (adjtimex(2)), and chrony's if it runs."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 from typing import Any

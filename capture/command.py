@@ -1,7 +1,5 @@
 """Run the recorded command as its user, with its own terminal and signals."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

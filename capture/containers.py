@@ -3,8 +3,6 @@
 No runtime is asked, so this needs no socket and no client, and it works for containers whose runtime does not answer.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

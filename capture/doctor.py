@@ -1,7 +1,5 @@
 """Check what this machine lacks for recording, verifying and the lab, by trying it, without leaving anything behind."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -5,8 +5,6 @@ immediately therefore loses the last packets. Its statistics say how many packet
 written.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Errors of a recording before its command has run."""
 
-from __future__ import annotations
-
 
 class RecordingError(Exception):
     """Recording is impossible here; the message says why and what to do."""

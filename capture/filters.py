@@ -1,7 +1,5 @@
 """Build capture filters from ports and hosts, and let libpcap compile them before anything starts."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Choose the interface: by name, by the route to a target, or all of them."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Sequence

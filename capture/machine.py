@@ -1,7 +1,5 @@
 """Read this machine's settings, which packets do not show but an analysis needs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

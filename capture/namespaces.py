@@ -1,7 +1,5 @@
 """Find the network namespace to record in: by its name, its path, or a container."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

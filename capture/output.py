@@ -1,7 +1,5 @@
 """Manage the files of a recording: they have temporary names until the recording has ended."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

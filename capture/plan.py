@@ -1,7 +1,5 @@
 """The options of a recording."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

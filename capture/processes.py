@@ -1,7 +1,5 @@
 """Run the tracer, which records what the scheduler does with threads of a command, or of running processes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Make one recording: start tcpdump, run the command, wait for the last packets, report problems."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -17,7 +15,7 @@ from .errors import RecordingError, UsageError
 from .keys import KeyLog
 from .output import LEAST_FREE, STDOUT, Output
 from .plan import Plan
-from .relay import Relay
+from .relay import Relay, make_pipe
 from .remote import Remote
 from .sockets import Sampler
 from .tcpdump import Counts, Tcpdump
@@ -103,7 +101,7 @@ class Recording:
         except OSError as error:
             raise UsageError(f"cannot write {self.plan.output}: {error.strerror}") from None
         if self._output is None or self._output.device:
-            source, target = os.pipe()
+            source, target = make_pipe()
             self._relay = Relay(source, stdout)
             stdout = target
         try:

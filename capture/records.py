@@ -1,7 +1,5 @@
 """Find the record of its calls that a load generator writes: ghz's JSON report, k6's JSON lines."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

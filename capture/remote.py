@@ -30,6 +30,7 @@ START_PATIENCE_S = 40.0
 """Longest time for ssh to connect and for tcpdump to listen there."""
 STOP_PATIENCE_S = 30.0
 FETCH_PATIENCE_S = 3600.0
+_LONGEST_LINE = 1 << 16
 
 _SCRIPT = r"""
 set -u
@@ -90,7 +91,8 @@ class Remote:
 
     def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
-        for raw in self._process.stdout:
+        stdout = self._process.stdout
+        for raw in iter(lambda: stdout.readline(_LONGEST_LINE), b""):
             line = raw.decode(errors="replace").strip()
             with self._news:
                 if self.file is None and (match := re.fullmatch(r"grpcdiag-file (/.+/grpcdiag-\w+\.pcap)", line)):

@@ -6,6 +6,7 @@ import os
 import struct
 from dataclasses import dataclass
 
+from ..analyzer import _core
 from .errors import RecordingError, UsageError
 
 HEADER = 24
@@ -48,25 +49,16 @@ class Format:
         found = _FORMATS.get(header[:4])
         if found is None:
             raise UsageError("this is no pcap, as `tcpdump -w -` and `dumpcap -P -w -` write it")
-        order, self._tick_ns = found
-        self._length, self._time = struct.Struct(f"{order}I"), struct.Struct(f"{order}II")
+        self._order, self._tick_ns = found
+        self._length, self._time = struct.Struct(f"{self._order}I"), struct.Struct(f"{self._order}II")
 
     def measure(self, data: bytes) -> Packets:
-        """Measure the whole packets at the beginning; times are those of the first and of the last one.
-
-        This runs for every packet, so it reads only lengths.
-        """
-        unpack, end, at, last, packets = self._length.unpack_from, len(data) - _RECORD, 0, 0, 0
-        while at <= end:
-            (length,) = unpack(data, at + 8)
-            after = at + _RECORD + length
-            if length > _MOST_PACKET or after > end + _RECORD:
-                break
-            last, at, packets = at, after, packets + 1
+        """Measure the whole packets at the beginning; times are those of the first and of the last one."""
+        packets, last, end = _core.measure_records(data, self._order == ">", _MOST_PACKET)
         if not packets:
             return Packets()
         times = (self._read_time(data, 0), self._read_time(data, last))
-        return Packets(packets, at, min(times), max(times))
+        return Packets(packets, end, min(times), max(times))
 
     def _read_time(self, data: bytes, at: int) -> int:
         seconds, ticks = self._time.unpack_from(data, at)

@@ -1,7 +1,5 @@
 """Read the kernel's data on TCP sockets with `ss -tin`, once or periodically."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -88,9 +88,13 @@ def arguments(
     buffer_kib: int = 65_536,
     rotate: Rotation | None = None,
     stay_root: bool = False,
+    flushes: bool = False,
 ) -> list[str]:
-    """Build tcpdump's command line: no promiscuous mode, nanoseconds, every packet written immediately (-U)."""
-    line = [path, "-i", interface, "-p", "-n", "-U", "--time-stamp-precision=nano"]
+    """Build tcpdump's command line: no promiscuous mode, nanoseconds.
+
+    Every packet is written immediately (-U), unless the guard `flushes` its output.
+    """
+    line = [path, "-i", interface, "-p", "-n", *(() if flushes else ("-U",)), "--time-stamp-precision=nano"]
     line += ["-s", str(snaplen), "-B", str(buffer_kib), "-w", output]
     if rotate:
         line += ["-C", str(rotate.megabytes)]
@@ -125,10 +129,12 @@ class Tcpdump:
         *,
         user: pwd.struct_passwd | None = None,
         mode: int = 0o600,
+        flushes: bool = False,
     ) -> None:
         """Start tcpdump with the command line of `arguments`. Raises RecordingError.
 
         `stdout` is where `-w -` writes, `user` is the user as whom root runs it, `mode` is the mode of its files.
+        `flushes` is as for `arguments`.
         """
         self.line = tuple(line)
         self._said: list[str] = []
@@ -139,6 +145,7 @@ class Tcpdump:
                 "-I",
                 "-S",
                 str(GUARD),
+                *(("--flush",) if flushes else ()),
                 *tools.list_prefix(),
                 *(_build_setpriv(user) if user else ()),
                 *line,
@@ -245,7 +252,7 @@ class Tcpdump:
         try:
             code = self._process.wait(STOP_PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)  # and tcpdump, which the guard may have stopped
             code = self._process.wait()
         self._reader.join(1.0)
         return code

@@ -1,7 +1,5 @@
 """Measure how long a command's threads ran and were ready, as the kernel tells every user: in all, not when."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 They run in the network namespace that is recorded, see `run_inside`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """How another host is reached: by ssh, or by kubectl in a container."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How long cgroups were throttled, because they had used up their quota (cpu.stat)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -8,8 +8,6 @@ those of a tracer that was killed are removed by its caller, or by the next trac
 The record is a sequence of blocks: a letter, four bytes of length, and the content (docs/processes.md).
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Processes that are recorded: their threads, and whether their number is still theirs."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

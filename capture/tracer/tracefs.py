@@ -1,7 +1,5 @@
 """The kernel's tracefs: whether it can be used here, and instances of it, each with its own events and rings."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

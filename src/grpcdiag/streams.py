@@ -1,7 +1,5 @@
 """Standard streams: what cannot be written to them is one message and an exit code, wherever it comes to light."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command line, one file per command: the only place that opens files and prints."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import typer

@@ -114,7 +114,10 @@ def command(
     rules = parse_rules(fail_on or (), baseline=False)
     files = connect_stream(files)
     records = read_records(client or ())
-    analyse = partial(_analyze_shown, records=records, clock=clock)
+
+    def analyse(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
+        return hide_methods(_analyze(files, chosen, report_progress, records, clock))
+
     report = partial(
         _report, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
     )
@@ -204,22 +207,12 @@ def _report(
             write(terminal.render_screen(analysis, width=width, colour=colour), output)
 
 
-def _analyze_shown(
-    files: list[str],
-    chosen: DecodeOptions,
-    report_progress: Progress | None,
-    records: Records = (),
-    clock: ClockChoice | None = None,
-) -> Analysis:
-    return hide_methods(_analyze(files, chosen, report_progress, records, clock))
-
-
 def _analyze(
     files: list[str],
     chosen: DecodeOptions,
     report_progress: Progress | None,
-    records: Records = (),
-    clock: ClockChoice | None = None,
+    records: Records,
+    clock: ClockChoice | None,
 ) -> Analysis:
     if len(files) > 1:
         return _analyze_several(files, chosen, report_progress, records, clock)

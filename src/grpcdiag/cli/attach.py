@@ -12,7 +12,7 @@ import typer
 
 from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
-from .scrub import DIFFERS, SHOWN, write_scrubbed
+from .scrub import list_notes, refuse_differences, write_scrubbed
 from .support.common import (
     NO_GRPC,
     Files,
@@ -43,6 +43,7 @@ ISSUE, HTML, JSON = "issue.md", "report.html", "analysis.json"
 LARGEST = 25_000_000
 """Largest file in bytes that GitHub accepts (docs.github.com, "Attaching files")."""
 
+_REFUSED = "nothing is written: the scrubbed capture"
 _WHAT = {
     "capture": "the scrubbed packets: payloads, header values and addresses are replaced, sizes and times are as "
     "recorded; open it with Wireshark",
@@ -177,17 +178,17 @@ def _compare(
 
     ports, scrubbed = wanted.ports, [str(target)]
     before, after = analyses(paths, scrubbed, report, ports, sidecar)
-    _refuse([*differences(before, after), *row_differences(paths, scrubbed, ports)], report)
+    refuse_differences(_REFUSED, [*differences(before, after), *row_differences(paths, scrubbed, ports)], report)
     if isinstance(after, str):
         tls = any(carries == "tls" for _, _, carries in report.connections)
         reason = "TLS stays encrypted in it, with its secrets too" if tls else after
-        fail(f"the scrubbed capture has no gRPC traffic: {reason}{_list_notes(report)}", NO_GRPC)
+        fail(f"the scrubbed capture has no gRPC traffic: {reason}{list_notes(report)}", NO_GRPC)
     shown = collect_evidence(scrubbed, after, ports=ports or [])
     part, first = shown.example, after.capture.first_time_ns or 0
     begin, end = part.start_ns - first, part.end_ns - first
     how = DecodeOptions(ports=ports or [], as_scrubbed=True)
     original = excerpt(paths, part.connection, stream=part.stream, begin=begin, end=end, **how)
-    _refuse([] if _draw(original, report) == _draw(part) else ["the timeline"], report)
+    refuse_differences(_REFUSED, [] if _draw(original, report) == _draw(part) else ["the timeline"], report)
     recorded = _read_sidecar(sidecar, original.tables, wanted) if sidecar and after.recording else None
     return replace(after, files=(target.name,)), shown, recorded
 
@@ -195,27 +196,13 @@ def _compare(
 def _draw(part: Excerpt, report: Report | None = None) -> str:
     """Draw the timeline of frames that RFC 9113 defines; with `report`, using the names of the scrubbed capture."""
     from ..analyzer.scrub import defined, renamed
-    from ..analyzer.views.excerpt import rows
+    from ..analyzer.tables.grouping import take_rows
     from ..reports import timeline
 
     tables, frames = renamed(part.tables, report) if report else part.tables, defined(part.frames)
     if part.stream is not None:
-        frames = rows(frames, frames.stream == part.stream)
+        frames = take_rows(frames, frames.stream == part.stream)
     return timeline.render(dataclasses.replace(part, tables=tables, frames=frames))
-
-
-def _refuse(differences: list[str], report: Report) -> None:
-    """Exit if there are differences."""
-    if differences:
-        more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-        named = ", ".join(differences[:SHOWN])
-        fail(f"nothing is written: the scrubbed capture would differ in {named}{more}{_list_notes(report)}", DIFFERS)
-
-
-def _list_notes(report: Report) -> str:
-    from ..reports.scrub import notes
-
-    return "".join(f"\n  {note}" for note in notes(report))
 
 
 def _read_sidecar(sidecar: Sidecar, tables: Tables, wanted: _Wanted) -> Recorded:

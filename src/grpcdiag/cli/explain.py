@@ -1,7 +1,5 @@
 """`grpcdiag explain`: explain a finding."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -130,6 +130,63 @@ def summarise(
         say(f"{count(joined, 'RPC')} recorded at both ends")
 
 
+Finished = Annotated[
+    bool,
+    typer.Option(
+        "--finished",
+        help="Include the last part of each recording: none is continued any more, and no run may be going on.",
+    ),
+]
+
+
+@app.command("compact")
+def compact(dataset: Dataset, finished: Finished = False, quiet: Quiet = False) -> None:
+    """Merge the small files of hours that have ended into one file per hour and table."""
+    with _handle_errors():
+        from ..analyzer.model.text import count
+        from ..fleet import run
+
+        done = run.compact(dataset, finished=finished)
+    if not quiet:
+        say(f"{count(done.recordings, 'recording')} compacted: {count(done.files_before, 'file')} into {done.files:,}")
+
+
+@app.command("prune")
+def prune(
+    dataset: Dataset,
+    older: Annotated[
+        str, typer.Option("--older", metavar="AGE", help="Remove what is older: hours, days or weeks, such as 30d.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    finished: Finished = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove recordings whose last packets are older; their captures are not touched, and not analyzed again."""
+    from time import time_ns
+
+    before = time_ns() - _parse_age(older)
+    with _handle_errors():
+        from ..analyzer.model.text import count
+        from ..fleet import run
+        from ..fleet.answers.text import moment
+
+        done = run.prune(dataset, before, finished=finished, dry_run=dry_run)
+    if not quiet:
+        what = "would be removed" if dry_run else "removed"
+        say(f"{count(done.recordings, 'recording')} before {moment(before)} UTC {what}: {count(done.files, 'file')}")
+
+
+_HOURS = {"h": 1, "d": 24, "w": 168}
+
+
+def _parse_age(text: str) -> int:
+    """Parse an age; return nanoseconds."""
+    number, unit = text[:-1], text[-1:]
+    if not (number.isascii() and number.isdecimal() and unit in _HOURS and len(number) < 7):
+        fail(f"--older {text}: a number of hours, days or weeks is needed, such as 36h, 30d or 8w", 2)
+    return int(number) * _HOURS[unit] * 3_600_000_000_000
+
+
 @contextmanager
 def _handle_errors() -> Iterator[None]:
     """Turn errors of the fleet into messages and exit codes."""
@@ -268,6 +325,14 @@ def report(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     as_html: Annotated[bool, typer.Option("--html", help="Write an HTML page; not with --against.")] = False,
+    names: Annotated[
+        Path | None,
+        typer.Option(
+            "--names",
+            metavar="FILE",
+            help="Names to show for hosts: lines like ADDRESS-OR-HOST NAME, as in /etc/hosts.",
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most rows of each table; 0 for all.")] = ROWS_SHOWN,
     output: Output = None,
     color: Color = When.auto,
@@ -280,8 +345,9 @@ def report(
         from ..fleet.answers.against import against as compared
         from ..fleet.answers.report import report as report_of
 
-        found = report_of(dataset, None if against else limit or None)
-        changes = compared(found, report_of(against, None)) if against else None
+        given = _read_names(names) if names else {}
+        found = report_of(dataset, None if against else limit or None, given)
+        changes = compared(found, report_of(against, None, given)) if against else None
     if as_json:
         from ..reports import analysis_json
 
@@ -299,6 +365,16 @@ def report(
         write(terminal.render(found, width=width, colour=colour), output)
 
 
+def _read_names(path: Path) -> dict[str, str]:
+    """Read names of hosts; the first of several lines counts, as the system's resolver does it."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{path}: {getattr(error, 'strerror', None) or error}", UNREADABLE)
+    words = [line.partition("#")[0].split() for line in lines]
+    return {some[0]: some[1] for some in reversed(words) if len(some) > 1}
+
+
 @app.command("fetch")
 def fetch(
     dataset: Dataset,
@@ -311,11 +387,10 @@ def fetch(
         from ..fleet.recordings import store
         from ..fleet.recordings.credentials import without_credentials
 
-        present = dataset_of.committed(dataset)
-        if not present:
+        if not dataset_of.read_contents(dataset):
             fail(f"{without_credentials(dataset)}: not a dataset of grpcdiag fleet analyze", UNREADABLE)
-        found = present.get(recording)
+        found = dataset_of.find_marker(dataset, recording)
         if found is None:
             fail(f"{without_credentials(dataset)}: has no recording {recording}", 2)
-        for path in store.copy(dataset_of.markers([found])[0].files, output):
+        for path in store.copy(found.files, output):
             typer.echo(path)

@@ -47,16 +47,9 @@ def command(
             report = write_scrubbed(paths, out, hide_methods, port, quiet)
             with busy(quiet, "comparing the analyses"):
                 differences = _compare(paths, target, report, port)
-        if differences:
-            more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-            why = "".join(f"\n  {note}" for note in _list_notes(report))
-            fail(f"not written: the analysis would differ in {', '.join(differences[:SHOWN])}{more}{why}", DIFFERS)
+        refuse_differences("not written: the analysis", differences, report)
     if not quiet:
-        say(
-            "\n  ".join(
-                [f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_list_notes(report)]
-            )
-        )
+        say(f"{output}: {report.packets:,} packets ({report.format}), same analysis{list_notes(report)}")
 
 
 def write_scrubbed(
@@ -92,10 +85,19 @@ def _compare(paths: list[str], target: str, report: Report, ports: list[int] | N
     return [*differences(before, after), *row_differences(paths, [target], ports)]
 
 
-def _list_notes(report: Report) -> Iterator[str]:
+def list_notes(report: Report) -> str:
+    """List what the scrubbed capture lacks, in lines below a message."""
     from ..reports.scrub import notes
 
-    return notes(report)
+    return "".join(f"\n  {note}" for note in notes(report))
+
+
+def refuse_differences(what: str, differences: list[str], report: Report) -> None:
+    """End the command if there are differences between the original capture and the scrubbed one."""
+    from ..analyzer.model.text import list_first
+
+    if differences:
+        fail(f"{what} would differ in {list_first(differences, SHOWN)}{list_notes(report)}", DIFFERS)
 
 
 @contextmanager

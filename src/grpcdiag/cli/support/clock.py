@@ -1,7 +1,5 @@
 """The option that says how the clocks of two captures are related."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

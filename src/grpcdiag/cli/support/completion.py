@@ -1,7 +1,5 @@
 """Shell completion of values that typer does not know: ids of findings, cases of the lab, severities."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

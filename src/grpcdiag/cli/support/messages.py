@@ -1,7 +1,5 @@
 """Messages on standard error, and errors with their exit codes."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import NoReturn
 

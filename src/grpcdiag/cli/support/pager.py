@@ -1,7 +1,5 @@
 """Show long output through a pager, as git does."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Captures that another program sends over TCP: `tcp://HOST:PORT` takes the place of standard input."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Width and colours of reports: as options, the environment and the terminal say."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

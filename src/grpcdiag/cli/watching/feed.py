@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from ...analyzer.decode.runner import DecodeOptions
 from ...analyzer.live import LiveCapture, LiveOptions
 from ...capture import tcpdump
-from ...capture.relay import Relay
+from ...capture.relay import Relay, make_pipe
 from ..support.stream import connect, connect_first, start_copy
 from .flight_recorder import FlightRecorder
 from .options import STDIN, Options
@@ -45,20 +46,29 @@ class Feed:
                 source = self._record(options, user, stack)
             else:
                 source = os.dup(0) if options.stream == STDIN else self._connect(options.stream, stack, again=again)
-            copy, target = os.pipe()
-            relay = Relay(source, target, recorder.begin_stream())
-            stack.callback(relay.wait, PATIENCE_S)
-            stack.callback(os.close, copy)
+            keep = recorder.begin_stream()
+            # the core opens its pipe anew, which another user's standard input may not allow
+            needs_relay = keep or options.stream == STDIN
+            stream = self._relay(source, keep, stack) if needs_relay else source
+            stack.callback(os.close, stream)
             how: LiveOptions = {"ports": chosen.get("ports", []), "keylog": chosen.get("keylog", b"")}
-            self.live = LiveCapture(copy, history=history, **how)
+            self.live = LiveCapture(stream, history=history, **how)
             stack.callback(self.live.close)
             if self._tcpdump:
                 stack.callback(self._tcpdump.stop)  # first of all, because this ends the stream
             self._stack = stack.pop_all()
 
+    def _relay(self, source: int, keep: Callable[[bytes], None] | None, stack: ExitStack) -> int:
+        """Let the ring have the stream, too; give the descriptor of a copy."""
+        copy, target = make_pipe()
+        relay = Relay(source, target, keep)
+        stack.callback(relay.wait, PATIENCE_S)
+        return copy
+
     def _record(self, options: Options, user: pwd.struct_passwd | None, stack: ExitStack) -> int:
         """Start tcpdump, and give the descriptor of its stream. Raises RecordingError."""
-        source, target = os.pipe()
+        source, target = make_pipe()
+        flushes = os.geteuid() == 0  # otherwise tcpdump has capabilities of its own, and hides its state
         try:
             line = tcpdump.arguments(
                 tcpdump.find(),
@@ -66,8 +76,9 @@ class Feed:
                 expression=options.expression,
                 output="-",
                 stay_root=os.geteuid() == 0 and user is None,
+                flushes=flushes,
             )
-            self._tcpdump = tcpdump.Tcpdump(line, target, user=user)
+            self._tcpdump = tcpdump.Tcpdump(line, target, user=user, flushes=flushes)
             self._tcpdump.listen()
         except BaseException:
             os.close(source)
@@ -80,7 +91,7 @@ class Feed:
     def _connect(self, url: str, stack: ExitStack, *, again: bool) -> int:
         """Connect to a sender, and give the descriptor of its stream. Raises OSError."""
         connection = connect(url, RECONNECT_S) if again else connect_first(url)
-        source, target = os.pipe()
+        source, target = make_pipe()
         start_copy(connection, target, url, self._told.append)
         stack.callback(_end_connection, connection)
         return source

@@ -96,7 +96,7 @@ class FlightRecorder:
     def settle(self, now_ns: int, *, over: bool = False) -> tuple[Saved | None, list[str]]:
         """Write what is due, and remove old packets; give the capture written, and problems that are new.
 
-        Raises UsageError if the stream is none that can be kept.
+        Raises UsageError if the first stream is none that can be kept.
         """
         saved, problems = None, list[str]()
         if self.ring is None:
@@ -113,7 +113,7 @@ class FlightRecorder:
             lost, self._lost_packets = self._lost_packets, self.ring.lost_packets
             if self.ring.error and lost < self._lost_packets:
                 problems.append(f"packets are not kept: {self.ring.error.strerror}")
-            if isinstance(self._broken, UsageError) and self._moments:
+            if isinstance(self._broken, UsageError) and self._moments and not self.ring.earlier_packets:
                 raise UsageError(f"--trigger needs a stream that can be kept: {self._broken}")
             if self._broken:
                 problems.append(f"the rest of the packets is not kept: {self._broken}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +22,7 @@ from ...analyzer.intervals import (
     measure_methods,
 )
 from ...capture import command
-from ...capture.errors import RecordingError
+from ...capture.errors import RecordingError, UsageError
 from ...reports import openmetrics
 from .call_timeline import draw_call
 from .errands import Errands
@@ -53,6 +53,10 @@ class Watch:
         self._samples, self._findings, self._totals = ConnectionSamples(), FindingsLog(), Totals()
         self._before = (0, 0)
         """Packets of earlier streams: read, and dropped."""
+        self._now_ns = time.time_ns()
+        """When the last interval ended, by the stream's clock once it has a packet."""
+        self._retry = 0.0
+        """When a stream may be begun again, by the monotonic clock: a sender may close each at once. 0: the first."""
         self.gate = Gate(options)
         """What fails the command."""
 
@@ -92,11 +96,10 @@ class Watch:
         """Report each interval until the time, the stream or the user ends it. Raises CaptureError."""
         try:
             self._view.run(self._loop, lambda call, width: self._draw_call(call, width))
-        except KeyboardInterrupt:
-            self._settle(time.time_ns(), over=True)
+        except (KeyboardInterrupt, CaptureError):
+            with suppress(UsageError):  # about a stream that cannot be kept: the first error says more
+                self._settle(time.time_ns(), over=True)
             raise
-        except CaptureError as error:  # which names the pipe
-            raise CaptureError(re.sub(r"^/dev/fd/\d+", self._options.source, str(error))) from None
         finally:
             self._problems += self._errands.finish()
             self._view.note([*self._written, *self._problems])
@@ -106,13 +109,24 @@ class Watch:
         self._until = None if seconds is None else time.monotonic() + seconds
         going = True
         while going:
-            going = self._read()
-            ended = going and self._feed.live.is_over
-            if ended:
-                why = self._feed.words or ("no message" if self._options.interface else "the sender closed the stream")
-                self._problems.append(f"recording ended: {why}; it begins again when it can")
+            why = ""
+            try:
+                going = self._read()
+                if going and self._feed.live.is_over:
+                    why = "no message" if self._options.interface else "the sender closed the stream"
+            except CaptureError as error:
+                why = self._explain(error)
+            if why:
+                self._problems.append(f"recording ended: {self._feed.words or why}; it begins again when it can")
             self._report(over=not going)
-            going = self._begin_again() if ended else going
+            going = self._begin_again() if why else going
+
+    def _explain(self, error: CaptureError) -> str:
+        """Say why a stream is no capture. Raises CaptureError for the first one, and behind packets."""
+        why = re.sub(r"^/dev/fd/\d+", self._options.source, str(error))  # it names the pipe
+        if not self._retry or self._feed.live.state().packets:
+            raise CaptureError(why) from None
+        return why
 
     def _is_asked_to_end(self) -> bool:
         is_late = self._until is not None and time.monotonic() >= self._until
@@ -134,10 +148,11 @@ class Watch:
         self._feed.close()
         while not self._is_asked_to_end():
             self._settle(time.time_ns(), over=False)
+            time.sleep(max(self._retry - time.monotonic(), 0))
+            self._retry = time.monotonic() + STEP_S * STEPS
             try:
                 self._feed = self._begin(again=True)
             except (RecordingError, OSError):
-                time.sleep(STEP_S * STEPS)
                 continue
             gap = f"packets of {time.monotonic() - began:,.1f} s before are missing"
             self._problems.append(f"recording goes on: {gap}")
@@ -161,7 +176,7 @@ class Watch:
         windows = {span: live.window(span) for span in SPANS_S}
         piece, recent = windows[SPANS_S[0]], windows[RATES_S]
         if not self._options.interface:  # it may have been recorded long ago
-            now_ns = recent.end_ns
+            now_ns = self._now_ns = recent.end_ns or self._now_ns
         analysis, packets = recent.analyze(), live.state().packets
         self._samples.add(piece)
         self._totals.add(piece)
