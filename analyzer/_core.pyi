@@ -31,6 +31,7 @@ __all__ = [
     "TracePages",
     "__build__",
     "__version__",
+    "measure_records",
 ]
 
 _Column = npt.NDArray[np.generic]
@@ -181,3 +182,5 @@ class RowWriter:
     ) -> RowWriter: ...
     def write(self, columns: list[tuple[str, Any, list[str | None] | None, bool, int | None]]) -> bytes: ...
     def finish(self) -> bytes: ...
+
+def measure_records(piece: bytes, is_big_endian: bool, longest: int) -> tuple[int, int, int]: ...

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec.structs import replace
 
 from . import _core
-from .decode.decode import Progress, decode
+from .decode.decode import decode
 from .decode.errors import NoGrpcError
-from .decode.runner import DecodeOptions
+from .decode.runner import DecodeOptions, Progress
 from .detectors import DETECTORS
 from .model.analysis import Analysis
 from .model.detector import About

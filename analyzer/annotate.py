@@ -1,7 +1,5 @@
 """Captures written again with comments on packets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from . import _core

@@ -1,7 +1,5 @@
 """Limits of detectors that a configuration changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any

@@ -164,7 +164,8 @@ def _digest(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
 
 def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
     old, new = stream(kind, before, as_scrubbed=True, **how), stream(kind, after, **how)
-    return all(_equal(defined(a), defined(b)) for a, b in zip(old, new, strict=True))
+    pairs = ((_columns(defined(a)), _columns(defined(b))) for a, b in zip(old, new, strict=True))
+    return all(np.array_equal(*columns) for pair in pairs for columns in zip(*pair, strict=True))
 
 
 _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)
@@ -179,7 +180,3 @@ def defined(rows: Table) -> Table:
     flags = rows.flags & _FLAGS[np.where(known, rows.kind, 2)]
     kind = np.where(known, rows.kind, len(_FLAGS)).astype(rows.kind.dtype)
     return structs.replace(rows, kind=kind, flags=flags, stream=np.where(known, rows.stream, 0))
-
-
-def _equal(old: Table, new: Table) -> bool:
-    return all(np.array_equal(*pair) for pair in zip(_columns(old), _columns(new), strict=True))

@@ -1,16 +1,12 @@
 """Run the core over a capture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
-from .errors import CaptureError, NoGrpcError
+from .errors import NoGrpcError
 from .runner import DecodeOptions, Origin, Progress, Reading, Run
-
-__all__ = ["CaptureError", "Progress", "decode", "stream"]
 
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
 

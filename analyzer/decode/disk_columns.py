@@ -1,7 +1,5 @@
 """Columns in a temporary file without a name: nothing of it is left behind, however the process ends."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import tempfile

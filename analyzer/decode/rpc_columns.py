@@ -1,12 +1,11 @@
 """Rows of RPCs that are more than memory should hold: numpy's memory maps of temporary files without a name."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ..tables import pad_deadlines
 from .disk_columns import append, nameless, renumber
 
 IN_MEMORY = 65_536
@@ -57,9 +56,7 @@ class RpcColumns:
         rows = len(columns["connection"])
         if not rows:
             return
-        deadlines = np.full(rows, -1, dtype=np.int64)
-        deadlines[: len(columns["deadlines"])] = columns["deadlines"]
-        for name, cells in (columns | {"deadlines": deadlines}).items():
+        for name, cells in (columns | {"deadlines": pad_deadlines(columns["deadlines"], rows)}).items():
             if name not in self._columns:
                 self._columns[name] = _Column(cells)
             self._columns[name].add(cells)

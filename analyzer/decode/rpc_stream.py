@@ -5,8 +5,6 @@ holds up many others, of an RPC that lasts long, is handed on as it is and once 
 rows wait in a temporary file. So do rows of methods without a name, whose labels are known only at the end.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from bisect import bisect_right
@@ -19,7 +17,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..summary.figures import why_no_grpc
-from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
+from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, pad_deadlines, table_of, tables_of
 from .disk_columns import Columns, DiskColumns, Part, renumber
 from .errors import NoGrpcError
 from .runner import PATIENCE_S, STOP_S, DecodeOptions, Origin, Progress
@@ -204,9 +202,7 @@ class _Rows:
         rows = len(columns["connection"])
         if not rows:
             return
-        deadlines = np.full(rows, -1, dtype=np.int64)
-        deadlines[: len(columns["deadlines"])] = columns["deadlines"]
-        columns["deadlines"] = deadlines
+        columns["deadlines"] = pad_deadlines(columns["deadlines"], rows)
         changing = 0 if self._ended else int(np.count_nonzero(read.rows["settled"] == 0))
         unnamed = bool(self._unnamed) and bool(np.isin(columns["method"], self._unnamed).any())
         if changing or unnamed or self._gone < len(self._waiting):

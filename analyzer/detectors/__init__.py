@@ -3,8 +3,6 @@
 A file in this folder is a detector unless its name begins with `_`; nothing else registers it.
 """
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from collections.abc import Iterator, Mapping

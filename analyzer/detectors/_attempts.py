@@ -1,7 +1,5 @@
 """Attempts to open a connection that failed, shared by `connect-failure` and `slow-connect`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,6 +22,9 @@ REPORTS = 2
 """ICMP errors about the SYNs of one attempt that the text names."""
 NO_ALERT = 255
 """`Setups.alert` without an alert."""
+TLS_1_3 = 0x0304
+ALERT_BYTES = 19
+"""A record of TLS 1.3 with an alert: two octets, the type, and a tag of sixteen (RFC 8446 sections 5.2 and 6)."""
 
 ALERTS = {
     10: "unexpected_message",
@@ -66,11 +67,13 @@ KINDS = (
     "closed",
     "silent",
     "abandoned",
+    "rejected",
 )
 """Ways to fail: RST for a SYN; an ICMP error for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello;
 HTTP/2 in the clear for the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a
 byte; closed by the client after it had waited in vain for one; closed by the client after the server's part of the TLS
-handshake. The first one that fits counts: a client may send an alert for what the server answered."""
+handshake; closed by the server after it, with an encrypted alert and no more. The first one that fits counts: a client
+may send an alert for what the server answered."""
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -105,10 +108,25 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
         mute & begun & (c.closed_by == 1),
         mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
         asked & unfinished & (c.closed_by == 0),
+        asked & (s.closed_packet > 0) & _find_rejected(tables, unanswered_ns),
     )
     kind = np.select(kinds, range(len(kinds)), default=-1)
     connection = np.flatnonzero(kind >= 0)
     return Failures(connection, kind[connection])
+
+
+def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
+    """Mark TLS 1.3 that its server closed soon after the handshake, when it had sent an alert alone.
+
+    A server of HTTP/2 sends its SETTINGS at once. One that closes later, or after its client, may say goodbye by that.
+    """
+    c, r = tables.connections, tables.records
+    server, records, sizes = r.direction == 1, np.zeros(len(c.rpcs), np.int64), np.zeros(len(c.rpcs), np.int64)
+    records[r.connection[server]], sizes[r.connection[server]] = r.records[server], r.bytes[server]
+    over_tls = (c.tls_version == TLS_1_3) & (c.tls_alpn & OFFERS_H2 != 0) & (c.tls_finished_packet > 0)
+    prompt = (c.closed_by == 1) & (c.closed_time_ns - tables.setups.client_time_ns <= unanswered_ns)
+    rejected: Mask = over_tls & prompt & (records == 1) & (sizes == ALERT_BYTES)
+    return rejected
 
 
 def find_grpc_ports(tables: Tables) -> Ints:
@@ -139,7 +157,8 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
         "silent": f"accepted the connection and sent nothing after {hello}",
         "cleartext": f"answered {hello} with HTTP/2 in the clear",
         "foreign": f"answered {hello} with bytes of another protocol",
-        "abandoned": "sent its part of the TLS handshake, and the client closed instead of finishing it",
+        "abandoned": "sent its part of the TLS handshake, and the client closed without finishing it",
+        "rejected": "ended the connection by an encrypted TLS alert after the handshake",
     }[kind]
 
 

@@ -1,13 +1,12 @@
 """Congestion windows of senders: the initial one, and what idle time leaves of a larger one."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..tables import Ints, Tables
+from ..tables.grouping import take_rows
 
 INITIAL_SEGMENTS = 10
 """Segments that a new connection may send before the first ACK (RFC 6928; TCP_INIT_CWND of Linux)."""
@@ -51,8 +50,7 @@ def find_restarts(tables: Tables) -> Restarts:
     A sender that paces (BBR, which keeps its window) stops for less than a round trip, and with more in flight.
     """
     if tables.before:  # intervals of RPCs that are not selected came before some of these
-        every = find_restarts(tables.before.tables)
-        return Restarts(**{name: getattr(every, name)[tables.before.waits] for name in every.__struct_fields__})
+        return take_rows(find_restarts(tables.before.tables), tables.before.waits)
     waits = tables.waits
     order, first, same_end = _sort_by_burst(tables)
     initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)

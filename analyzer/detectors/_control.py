@@ -1,7 +1,5 @@
 """Packets that carry control frames alone; shared by the detectors of storms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the GOAWAY frames of servers say: which calls they refuse, and limits on a connection's requests or age."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

@@ -16,6 +16,7 @@ from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
+from ..tables.grouping import take_rows
 from ._shared import distinct, milliseconds, severity
 from ._software import is_of, recognise_end
 
@@ -89,7 +90,7 @@ class Failed(Struct, frozen=True, eq=False):
 
     def where(self, mask: Mask | Ints) -> Failed:
         """Select the rows for which `mask` holds, or the rows that it lists, in its order."""
-        return Failed(*(getattr(self, name)[mask] for name in self.__struct_fields__))
+        return take_rows(self, mask)
 
     def __len__(self) -> int:
         """Return the number of RPCs."""
@@ -124,15 +125,12 @@ def _find_failed(tables: Tables) -> Failed:
         reset_code = np.r_[reset_code, np.full(len(more), CANCEL, dtype=np.uint32)]
         answered_by = np.r_[answered_by, np.full(len(more), NO_AGENT, dtype=np.uint32)]
         foreign = np.r_[foreign, rpcs.http_status[more] != HTTP_OK]
-    deadline = np.full(len(rpc), -1, dtype=np.int64)
-    known = rpc < len(tables.deadlines)
-    deadline[known] = tables.deadlines[rpc[known]]
     everything = Failed(
         row,
         rpc,
         rpcs.status[rpc],
         rpcs.duration_ns[rpc],
-        deadline,
+        tables.deadlines[rpc],
         rpcs.status_source[rpc],
         rpcs.http_status[rpc],
         reset_by,

@@ -1,7 +1,5 @@
 """Figures that a report shows for a finding that was not found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..model.analysis import Analysis, Traffic

@@ -1,7 +1,5 @@
 """ICMP errors about packets of connections: a router or host says that it did not deliver them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..model.finding import Evidence

@@ -1,7 +1,5 @@
 """Intervals in which nothing of one side arrived, though the other retransmitted; it was heard again afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

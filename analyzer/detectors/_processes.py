@@ -1,7 +1,5 @@
 """What a recorded host's threads waited for before they sent; shared by the detectors that read process records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

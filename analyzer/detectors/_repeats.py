@@ -1,7 +1,5 @@
 """Requests that clients send again after they failed, without a number: found by method, size and time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether a RST was sent by the host whose address it has."""
 
-from __future__ import annotations
-
 from ..tables import Tables
 
 _INITIAL_TTLS = (64, 128, 255)

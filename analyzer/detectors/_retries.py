@@ -1,7 +1,5 @@
 """Attempts of one call, as their requests number them: retries after a failure, and hedged attempts."""
 
-from __future__ import annotations
-
 import heapq
 from collections import deque
 

@@ -1,7 +1,5 @@
 """Figures and words that more than one detector needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recognise software by the product tokens that it sends, or by what the core inferred from its frames."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 
@@ -81,3 +79,17 @@ def is_of(implementation: str, software: str | None) -> bool:
 def find_none(software: str) -> Remedy:
     """Say that no setting of the software that was seen is known."""
     return Remedy(software, "no setting is known", "none is known for this; the others are of other software")
+
+
+def sort_by_implementation(remedies: Iterable[Remedy], implementation: str | None) -> tuple[Remedy, ...]:
+    """Sort remedies so that those of the implementation seen come before the others; say so when it has none."""
+    seen, found = recognise(implementation), tuple(remedies)
+    own = tuple(remedy for remedy in found if is_of(remedy.implementation, seen))
+    rest = tuple(remedy for remedy in found if remedy not in own)
+    if seen is None or own or any(remedy.implementation in _EVERYBODY for remedy in found):
+        return (*own, *rest)
+    return (find_none(seen), *rest)
+
+
+_EVERYBODY = ("any gRPC implementation", "application", "linux")
+"""How remedies name what fits all software."""

@@ -1,7 +1,5 @@
 """Settings of HTTP/2 windows and stream limits, by software: one line each, with its source and version."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ..model.finding import Remedy
@@ -278,7 +276,7 @@ COMMON = ("grpc-go", "grpc-java", C_CORE, "grpc-js", "tonic", "grpc-dotnet", "en
 """Software whose settings are listed when none was recognised: the most used."""
 
 
-def list_software_settings(implementation: str | None, sets: str, direction: int) -> tuple[Remedy, ...]:
+def list_software_settings(sets: str, implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     """List the settings of the software seen at one end, then Envoy's; without any, those of the most used."""
     seen = recognise(implementation)
     wanted = (seen, "envoy") if seen else COMMON

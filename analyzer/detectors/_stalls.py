@@ -1,7 +1,5 @@
 """Shared by the detectors of stalls: the blocked intervals of one cause, whom they blocked, what they cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

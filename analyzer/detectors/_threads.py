@@ -1,7 +1,5 @@
 """What led to a recorded host's sends, in words: proof for findings that packets alone can only suggest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

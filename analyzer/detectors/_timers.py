@@ -3,8 +3,6 @@
 Defaults are those of the versions named. They are shown as what to look at, never as a proof.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -14,8 +12,9 @@ from ..model.finding import Remedy
 MS = 1_000_000
 S = 1_000 * MS
 
-SILENCE, DURATION = "silence", "duration"
-"""What a timer measures: time without a byte of the stream, or the stream's age."""
+SILENCE, DURATION, CONNECT = "silence", "duration", "connect"
+"""What a timer measures: time without a byte of the stream, the stream's age, or the wait for a backend's connection,
+which ends no stream that had a response."""
 
 
 class Timer(Struct, frozen=True):
@@ -36,7 +35,7 @@ TIMERS = (
     Timer("nginx", "grpc_read_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("nginx", "grpc_send_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27", 408),
-    Timer("nginx", "grpc_connect_timeout", DURATION, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
+    Timer("nginx", "grpc_connect_timeout", CONNECT, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("haproxy", "timeout server", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
     Timer("haproxy", "timeout client", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m", 408),
     Timer("haproxy", "timeout tunnel", SILENCE, None, "configuration manual, HAProxy 3.0", 0),
@@ -47,6 +46,7 @@ TIMERS = (
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
     Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
     Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1", 0),
+    Timer("Go net/http", "http.Server.WriteTimeout", DURATION, None, "net/http, Go 1.26; off unless set", 0),
     Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),
     Timer(
         "GCP load balancer", "backend service timeoutSec", DURATION, 30 * S, "Cloud Load Balancing, backend services"

@@ -1,7 +1,5 @@
 """Which side each connection was waiting for; shared by the detectors of callers that wait for each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sides of connections whose last packets got no answer, for the detectors that report them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Senders blocked by a window that the receiver opens: the two of HTTP/2, and TCP's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np

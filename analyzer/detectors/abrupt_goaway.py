@@ -44,8 +44,6 @@ References
 - gRFC A9: server-side connection management
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator
 
@@ -76,8 +74,6 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     few: int = 3
     """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01

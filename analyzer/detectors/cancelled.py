@@ -13,7 +13,7 @@ How it is decided
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
 cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
 is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
-cancelled them, of the client or of a proxy, and the callers lost their responses.
+cancelled them, of the end that cancelled or of a proxy, and the callers lost their responses.
 
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
 the client cancels the others. These count as cancelled, but as no timer's.
@@ -42,8 +42,6 @@ References
 - Envoy route.proto: RouteAction.timeout
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -63,13 +61,11 @@ ID = "cancelled"
 ABOUT = About(
     example="recorded/lab/cancelled.pcap",
     figure=_figures.statuses("CANCELLED"),
-    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole", "keepalive-timeout"),
+    caused_by=("message-too-large", "peer-unreachable", "idle-connection-cut", "mtu-black-hole", "keepalive-timeout"),
 )
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     early_share: float = 0.05
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
@@ -113,6 +109,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     hidden = _may_hide_deadlines(tables, rows)
     much = len(others) >= limits.warning_share * everything
     grave: Severity = "warning" if timer and not hidden and much else "info"
+    by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
     same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
     if timer:
         same += ", which is not in their grpc-timeout." if not hidden else "."
@@ -136,11 +133,11 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{common.listed(methods)}. Their median duration was {median}.{same}"
             + ("" if timer or hedged.all() else " Whether the application meant it is not on the wire.")
         ),
-        remedies=_list_remedies(timer),
+        remedies=_list_remedies(timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
-            f"{f', by a timer of about {median}' if timer else ''}: {_advise(timer, bool(hedged.all()))}"
+            f"{f', by a timer of about {median}' if timer else ''}: {_advise(timer, by, bool(hedged.all()))}"
         ),
     )
 
@@ -157,10 +154,10 @@ def _describe_unsent(tables: Tables, rows: Failed) -> str:
     )
 
 
-def _advise(timer: bool, hedged: bool) -> str:
+def _advise(timer: bool, by: str, hedged: bool) -> str:
     if hedged:
         return "another attempt of the same call was answered (hedging)."
-    return "find that timer in the client or a proxy." if timer else "check whether the application meant it."
+    return f"find that timer in the {by} or a proxy." if timer else "check whether the application meant it."
 
 
 def _describe_hedges(number: int) -> str:
@@ -206,7 +203,7 @@ def _measure(rows: Failed, everything: int) -> dict[str, int | float | str]:
     }
 
 
-def _list_remedies(timer: bool) -> tuple[Remedy, ...]:
+def _list_remedies(timer: bool, by: str) -> tuple[Remedy, ...]:
     stop = Remedy(
         "application",
         "look at cancellation in the handler",
@@ -217,8 +214,10 @@ def _list_remedies(timer: bool) -> tuple[Remedy, ...]:
         return (stop,)
     find = Remedy(
         "application",
-        "find the timer of that length in the client",
-        "as a gRPC deadline it would reach the server, too",
+        f"find the timer of that length in the {by}",
+        "as a gRPC deadline it would reach the server, too"
+        if by == "client"
+        else "the client did not cancel; for example Server::timeout in tonic",
     )
     envoy = Remedy(
         "Envoy", "route.timeout: 0s, or max_stream_duration", "for long calls: 15 s is the default of a route's timeout"

@@ -46,8 +46,6 @@ References
 - Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997): errors of packet filters
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,8 +77,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     hidden_bytes: float = 0.05
     """A warning from this share of payload bytes missing or not readable (heuristic: one in twenty)."""
     encrypted_bytes: float = 0.50

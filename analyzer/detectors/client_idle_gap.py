@@ -45,8 +45,6 @@ References
 - https://blog.ydb.tech: "The surprising gRPC client bottleneck in low-latency networks - and how to get around it"
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -55,7 +53,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _settings, _shared, _software, _threads, _turns, shared_connection
+from . import _figures, _processes, _shared, _software, _threads, _turns, shared_connection
 
 ID = "client-idle-gap"
 ABOUT = About(
@@ -68,8 +66,6 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     callers: int = 6
     """A warning from this many RPCs or streams open at once (heuristic: as for `shared-connection`)."""
     warning_share: float = 0.3
@@ -157,7 +153,7 @@ def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 "application", "a profile of the client while it runs", "shows what its gRPC threads do in the gaps"

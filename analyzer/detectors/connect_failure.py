@@ -5,15 +5,16 @@ What it finds
 Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN), a
 router or host answered the SYN with an ICMP error, or no answer came. Or the set-up failed later: a TLS alert, an
 answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a ClientHello, a server that closed the connection or
-sent nothing, a client that closed during the TLS handshake. It also finds names that DNS did not resolve in a capture
-without RPCs.
+sent nothing, a client that closed during the TLS handshake, a server that refused the client right after it. It also
+finds names that DNS did not resolve in a capture without RPCs.
 
 How it is decided
 -----------------
-By the first packets of each side. A SYN without any answer counts when the capture goes on for a second after it:
-then a sender with RFC 6298's initial timeout would have retransmitted it. An ICMP error that quotes the SYN counts at
-once. A connection without payload from the client is a port check, not a failure. In a capture with HTTP/2 or TLS,
-attempts to other ports are left out.
+By the first packets of each side. After a handshake of TLS 1.3 without secrets, a server that closed within a second,
+and whose only record had the size of an alert, refused the client. A SYN without any answer counts when the capture
+goes on for a second after it: then a sender with RFC 6298's initial timeout would have retransmitted it. An ICMP error
+that quotes the SYN counts at once. A connection without payload from the client is a port check, not a failure. In a
+capture with HTTP/2 or TLS, attempts to other ports are left out.
 
 It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that did not get
 through, as to the first of two addresses, a later connection that was accepted suffices. Otherwise it is a warning, and
@@ -36,7 +37,8 @@ Refused: nobody listens on that address and port. An ICMP error: a firewall reje
 route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its
 name says what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there.
 Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the
-client during the handshake: most often it does not trust the certificate, or the name in it is another one.
+client during the handshake: most often it does not trust the certificate, or the name in it is another one. An alert of
+the server after the handshake: most often it wants a certificate of the client.
 
 References
 ----------
@@ -47,8 +49,6 @@ References
 - RFC 9113 section 3.4: the server's preface is a SETTINGS frame
 - grpc/grpc doc/connection-backoff.md
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -75,8 +75,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     unanswered_ns: int = 1_000_000_000
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
     groups: int = 4
@@ -115,6 +113,7 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     """
     c, groups = tables.connections, list[_Group]()
     works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
+    works[failures.connection] = False
     worked, reached = (_find_last(tables, mask) for mask in (works, works | (tables.setups.syn_ack_packet > 0)))
     for number, kind in enumerate(_attempts.KINDS):
         rows = failures.connection[failures.kind == number]
@@ -242,6 +241,7 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
         "cleartext": (s.server_packet, s.server_time_ns),
         "foreign": (s.server_packet, s.server_time_ns),
         "abandoned": (s.closed_packet, c.closed_time_ns),
+        "rejected": (s.closed_packet, c.closed_time_ns),
     }[kind]
     if kind != "unanswered":
         after = milliseconds(max(0, int(time[row]) - int(c.first_time_ns[row])))
@@ -297,9 +297,14 @@ ADVICE = {
     "silent": "check whether something blocks the server process",
     "cleartext": "use insecure credentials there, or the port that has TLS",
     "foreign": "check that a gRPC server listens on that port",
-    "abandoned": "check in the client's log why, often because it does not trust the certificate",
+    "abandoned": "look in the client's log; it may not trust the certificate",
+    "rejected": "look at the server's log; it may want a client certificate",
 }
 """What to do first, by way to fail."""
+
+_SHOW_CERTIFICATE = Remedy(
+    "linux", "openssl s_client -alpn h2 -connect HOST:PORT", "shows the certificate and who signed it"
+)
 
 REMEDIES = {
     "refused": Remedy("linux", "ss -ltn", "on the server: shows the addresses and ports on which a process listens"),
@@ -323,8 +328,9 @@ REMEDIES = {
         "application", "the channel's credentials", "insecure for a cleartext port, TLS for a TLS port"
     ),
     "foreign": Remedy("linux", "ss -ltnp", "on the server: shows which process listens on the port"),
-    "abandoned": Remedy(
-        "linux", "openssl s_client -alpn h2 -connect HOST:PORT", "shows the certificate and who signed it"
+    "abandoned": _SHOW_CERTIFICATE,
+    "rejected": Remedy(
+        "application", "the certificate and key in the channel's credentials", "for servers that ask for them (mTLS)"
     ),
 }
 """A check for each way to fail."""

@@ -42,8 +42,6 @@ References
 - https://github.com/grpc/grpc-java/issues/4559, https://github.com/grpc/grpc-dotnet/issues/1549
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -76,8 +74,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     generations: float = 5.0
     """Connections for each that was open at once (heuristic: more than a restart or two)."""
     few_rpcs: float = 10.0

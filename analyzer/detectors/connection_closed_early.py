@@ -50,8 +50,6 @@ References
 - https://github.com/grpc/grpc-java/issues/11728 (a load balancer that closes after 10,000 requests)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 
@@ -96,8 +94,6 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     critical_share: float = 0.10
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     drop_ns: int = 20_000_000

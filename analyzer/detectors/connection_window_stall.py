@@ -59,33 +59,27 @@ References
 - grpc-go internal/transport/bdp_estimator.go; grpc-java FlowControlWindow; Envoy http2_protocol_options
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from functools import partial
 
 from ..model.detector import About
-from ..model.finding import Finding, Remedy, Skipped
+from ..model.finding import Finding, Skipped
 from ..tables import Tables
-from . import _figures, _software_settings, _windows
+from . import _figures, _windows
+from ._software_settings import CONNECTION_WINDOW, list_software_settings
 
 ID = "connection-window-stall"
 ABOUT = About(
     example="recorded/lab/connection-window-stall.pcap.gz",
     figure=_figures.blocked_time("connection_window"),
+    caused_by=("message-too-large",),
 )
-
-
-class Limits(_windows.ReaderLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
+Limits = _windows.ReaderLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a connection window."""
     yield from _windows.detect_window(tables, limits, _WINDOW)
-
-
-def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
-    return _software_settings.list_software_settings(implementation, _software_settings.CONNECTION_WINDOW, direction)
 
 
 _WINDOW = _windows.Window(
@@ -94,6 +88,6 @@ _WINDOW = _windows.Window(
     name="the HTTP/2 connection window",
     opened_by="WINDOW_UPDATE of the connection",
     enlarge="enlarge the window on {reader}, or leave it unset where it adapts",
-    remedies=_remedies,
+    remedies=partial(list_software_settings, CONNECTION_WINDOW),
     references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "grpc-go internal/transport/bdp_estimator.go"),
 )

@@ -35,8 +35,6 @@ References
 - https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu-interface-files
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -55,8 +53,6 @@ ABOUT = About(
 
 
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     critical_share: float = 0.3
     """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.1

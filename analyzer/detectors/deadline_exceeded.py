@@ -41,8 +41,6 @@ References
 - grpc/grpc doc/PROTOCOL-HTTP2.md: Timeout, and RST_STREAM CANCEL
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -67,8 +65,6 @@ ABOUT = About(
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     early_share: float = 0.05
     """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000

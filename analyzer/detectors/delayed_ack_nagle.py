@@ -41,8 +41,6 @@ References
 - Linux include/net/tcp.h, TCP_DELACK_MIN 40 ms; tcp(7), TCP_NODELAY and TCP_QUICKACK
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -55,10 +53,7 @@ ABOUT = About(
     example="recorded/lab/delayed-ack-nagle.pcap",
     figure=_figures.blocked_time("delayed_ack"),
 )
-
-
-class Limits(_stalls.StallLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
+Limits = _stalls.StallLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

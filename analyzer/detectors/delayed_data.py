@@ -49,8 +49,6 @@ References
 - https://github.com/grpc/grpc-go/issues/8436
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -100,8 +98,6 @@ _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     shortest_ns: int = 1_000_000
     """Shorter delays are a sender's own pace (heuristic: as in the tables `waits` and `delays`)."""
     round_trips: float = 0.5

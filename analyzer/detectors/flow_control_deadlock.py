@@ -37,8 +37,6 @@ References
 - https://grpc.io/docs/guides/flow-control/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -64,8 +62,6 @@ _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connec
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     least_ns: int = 1_000_000_000
     """Shortest time without credit (heuristic: a shorter one may be a slow reader)."""
     factor: float = 5.0

@@ -40,8 +40,6 @@ References
 - Weaver, Sommer, Paxson: Detecting Forged TCP Reset Packets (NDSS 2009)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -65,8 +63,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     critical_share: float = 0.10
     """Critical from this share of RPCs that it ended (heuristic: one call in ten)."""
     few: int = 3

@@ -32,8 +32,6 @@ References
 - RFC 9113 sections 5.1 (half-closed), 5.1.2 (stream concurrency), 8.1 (RST_STREAM with NO_ERROR)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -55,8 +53,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     streams: int = 3
     """Fewest half-closed streams of a connection (heuristic: one or two may be about to end)."""
     warning_share: float = 0.5

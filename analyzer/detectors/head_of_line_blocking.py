@@ -34,8 +34,6 @@ References
 - https://grpc.io/docs/guides/performance/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -49,10 +47,7 @@ ABOUT = About(
     figure=_figures.blocked_time("head_of_line"),
     caused_by=("loss-recovery",),
 )
-
-
-class Limits(_stalls.StallLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
+Limits = _stalls.StallLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

@@ -38,8 +38,6 @@ References
 - https://grpc.io/docs/guides/metadata/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -50,7 +48,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _settings, _shared, _software
+from . import _control, _figures, _shared, _software
 
 ID = "header-overhead"
 
@@ -70,8 +68,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     rpcs: int = 20
     """Fewest RPCs (heuristic: the first calls of a connection send every header once)."""
     told_bytes: int = 512
@@ -165,7 +161,7 @@ def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence
 
 def _list_remedies(implementation: str | None, sender: str) -> tuple[Remedy, ...]:
     table = "helps only where the same headers repeat and do not fit in the table; more memory per connection"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 "application", "less metadata per call", f"at {sender}: shorter tokens, no values that no program reads"

@@ -40,8 +40,6 @@ References
 - grpc/grpc doc/PROTOCOL-HTTP2.md: Timeout
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -67,8 +65,6 @@ _SIDES = (CAUSES.index("client"), CAUSES.index("server"))
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     factor: float = 5.0
     """How many times as long as the longest ended RPC of its method (heuristic: beyond any tail seen so far)."""
     least_ns: int = 1_000_000_000

@@ -43,8 +43,6 @@ References
 - RFC 9113 section 9.1 (idle connections, GOAWAY before closing)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -68,8 +66,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     timeouts: int = 3
     """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
     idle_ns: int = 1_000_000_000

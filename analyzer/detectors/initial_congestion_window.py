@@ -47,8 +47,6 @@ References
 - Linux include/net/tcp.h, TCP_INIT_CWND; ip-route(8), initcwnd
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator
 
@@ -74,8 +72,6 @@ _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     first_flights: int = 8
     """Flights that count as a direction's beginning (heuristic: preface, SETTINGS, PINGs, the first messages)."""
     grown_segments: int = 2

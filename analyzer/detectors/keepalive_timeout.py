@@ -31,8 +31,6 @@ References
 - RFC 9113 section 6.7 (PING)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -58,8 +56,6 @@ _OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in 
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     connections: int = 2

@@ -36,8 +36,6 @@ References
 - gRFC A6 and service config: `loadBalancingConfig`
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -63,8 +61,6 @@ _ADDRESS_KINDS = (1, 28)
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     answers: int = 1_000
     """Different DNS answers that are judged (heuristic: a client resolves far fewer names; bounds the work)."""
     rpcs: int = 100

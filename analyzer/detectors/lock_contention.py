@@ -38,8 +38,6 @@ References
 - https://grpc.io/docs/guides/performance/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -57,8 +55,6 @@ ABOUT = About(
 
 
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     share: float = 0.2
     """Share of the time in waits for locks (heuristic: below it other parts matter more)."""
 

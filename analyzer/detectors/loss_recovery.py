@@ -65,8 +65,6 @@ References
 - https://github.com/grpc/grpc/issues/19126
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -105,8 +103,6 @@ _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
 class Limits(_stalls.TimeLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     repeated_share: float = 0.001
     """Reported without a waiting RPC from this share of retransmitted packets (heuristic: more than a stray one)."""
     repeated_warning: float = 0.01

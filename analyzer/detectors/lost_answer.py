@@ -36,8 +36,6 @@ References
 - grpc/grpc doc/PROTOCOL-HTTP2.md, Errors: NO_ERROR in RST_STREAM is INTERNAL
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -63,8 +61,6 @@ _NO_ERROR, _SERVER = 0, 1
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     critical_share: float = 0.10
     """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3

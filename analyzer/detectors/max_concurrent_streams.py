@@ -44,8 +44,6 @@ References
 - https://grpc.io/docs/guides/performance/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,7 +55,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import COMPLETE, Tables
 from ..tables.durations import total_ns
-from . import _control, _settings, _shared, _software, _software_settings, _turns
+from . import _control, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -78,8 +76,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     refills: int = 10
     """Fewest places taken at once (heuristic: fewer may be chance)."""
     refilled: float = 0.5
@@ -236,6 +232,6 @@ def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
         Remedy(_software.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
-    at_server = _software_settings.list_software_settings(server, _software_settings.STREAM_LIMIT, 1)
-    at_client = _settings.sort_by_implementation(opened, client)
+    at_server = _software_settings.list_software_settings(_software_settings.STREAM_LIMIT, server, 1)
+    at_client = _software.sort_by_implementation(opened, client)
     return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

@@ -47,8 +47,6 @@ References
 - Linux Documentation/networking/ip-sysctl.rst (tcp_mtu_probing)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,8 +77,6 @@ LEAST_MTU = (68, 1_280)
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     retransmissions: int = 3
     """Retransmissions of the same bytes in vain (heuristic: as `peer-unreachable`)."""
     passing_bytes: int = 536

@@ -49,8 +49,6 @@ References
 - https://man7.org/linux/man-pages/man8/tc-fq_codel.8.html
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -80,8 +78,6 @@ _WINDOW = 65_535
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     least_share: float = 0.02
     """Share of RPC time in the queue from which it matters (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
@@ -293,7 +289,7 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
     kind = _software_settings.CONNECTION_WINDOW
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
     held = rate * max(0, int(tables.connections.min_rtt_ns[queue.filler])) // 1_000_000_000
-    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction) if held >= _WINDOW else ()
+    windows = _software_settings.list_software_settings(kind, reading, 1 - queue.direction) if held >= _WINDOW else ()
     return (
         Remedy(
             "application",

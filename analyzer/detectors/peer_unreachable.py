@@ -49,8 +49,6 @@ References
 - Linux Documentation/networking/ip-sysctl.rst (tcp_retries2)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -73,8 +71,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     timeouts: int = 3
     """Retransmission timeouts without a packet of the peer (heuristic: three losses in a row are no chance)."""
     idle_ns: int = 1_000_000_000

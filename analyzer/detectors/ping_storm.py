@@ -45,8 +45,6 @@ References
 - Envoy protocol.proto, max_outbound_control_frames: floods of control frames
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -55,7 +53,7 @@ from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _control, _figures, _settings, _shared, _software
+from . import _control, _figures, _shared, _software
 
 ID = "ping-storm"
 ABOUT = About(
@@ -69,8 +67,6 @@ ABOUT = About(
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     told_packets: int = 100
     """Reported from this many PING packets (heuristic: fewer show no pattern)."""
     packets: int = 500
@@ -161,7 +157,7 @@ def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterato
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "no BDP estimator; the windows stay as set, and limit the memory per stream"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 "grpc-go",

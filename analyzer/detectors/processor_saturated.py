@@ -35,8 +35,6 @@ References
 - https://docs.kernel.org/scheduler/sched-stats.html (time that threads wait for a processor)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -57,8 +55,6 @@ _READY = ("runnable", "other_processes")
 
 
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     critical_share: float = 0.3
     """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.5

@@ -40,8 +40,6 @@ References
 - RFC 9110 section 15: HTTP status codes
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -67,8 +65,6 @@ ABOUT = About(
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     few: int = 3
     """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
@@ -95,6 +91,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     ((most, number),) = statuses.most_common(1)
     mostly = f", most {most}" if 2 * number > len(rows) else ""
     median = float(np.median(rows.duration_ns))
+    read_as = ", ".join(_core.STATUSES[code] for code, _ in Counter(rows.status.tolist()).most_common())
     reason, named = _explain_status(most), (rows.answered_by != NO_AGENT).any()
     return Finding(
         id=ID,
@@ -106,7 +103,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         evidence=tuple(_show_examples(tables, rows, statuses, limits)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
-            f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
+            f"{by}: {answers}. {reason} gRPC reads these statuses as {read_as}. "
             f"The RPCs took {milliseconds(median)} (median)."
             + ("" if named else " The responses do not name the software that sent them.")
         ),
@@ -129,10 +126,6 @@ def _name_answerers(tables: Tables, rows: Failed, connections: tuple[int, ...]) 
     named = [name for name, _ in names.most_common(3) if name]
     inferred = _software.recognise_proxy(tables, connections)
     return named or ([f"{inferred} (by its SETTINGS)"] if inferred else [])
-
-
-def _list_grpc_statuses(rows: Failed) -> list[str]:
-    return [_core.STATUSES[int(code)] for code, _ in Counter(rows.status.tolist()).most_common()]
 
 
 def _measure(tables: Tables, rows: Failed, statuses: Counter[int]) -> dict[str, int | float | str]:

@@ -45,8 +45,6 @@ References
 - Linux Documentation/networking/ip-sysctl.rst, tcp_rmem and tcp_moderate_rcvbuf
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..model.detector import About
@@ -58,12 +56,11 @@ ID = "receive-window-stall"
 ABOUT = About(
     example="recorded/lab/receive-window-stall.pcap",
     figure=_figures.blocked_time("receive_window"),
+    caused_by=("message-too-large",),
 )
 
 
 class Limits(_windows.ReaderLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     late_round_trips: float = 1.5
     """Round trips after which an ACK that opens the window is late (heuristic: it takes one, and queues add to it)."""
 

@@ -34,8 +34,6 @@ References
 - https://grpc.io/docs/guides/performance/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -44,7 +42,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _figures, _settings, _shared, _software, _turns, shared_connection
+from . import _figures, _shared, _software, _turns, shared_connection
 
 ID = "request-batching"
 ABOUT = About(
@@ -56,8 +54,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     burst_requests: float = 16.0
     """Requests per burst that are reported without another reason (heuristic: most clients have fewer callers)."""
     bursts: int = 20
@@ -129,7 +125,7 @@ def _show_bursts(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more connection for each; smaller bursts, more packets"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(_software.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
             Remedy("any gRPC implementation", "several channels, callers spread over them", price),

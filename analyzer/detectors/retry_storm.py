@@ -49,8 +49,6 @@ References
 - Google SRE book, chapter 22 (Addressing Cascading Failures)
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -76,8 +74,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     few: int = 10
     """Fewest retries (heuristic: fewer are no storm)."""
     warning_share: float = 0.10
@@ -206,7 +202,7 @@ def _describe_outcome(tables: Tables, found: Retries) -> str:
     rpcs = tables.rpcs
     last = found.retries[~np.isin(found.retries, found.failed)]
     failed = int((rpcs.status[last] != _failures.OK).sum())
-    return f"{failed:,} of {count(len(last), 'retried call')} failed after the last attempt as well."
+    return f"{failed:,} of {count(len(last), 'retried call')} failed in the end."
 
 
 def _show_retries(tables: Tables, found: Retries, limits: Limits) -> Iterator[Evidence]:

@@ -43,8 +43,6 @@ References
 - gRFC A6: client retries, retryPolicy in the service config
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -58,6 +56,7 @@ from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
+from . import _software
 from ._failures import Failed
 from ._shared import quality_allows
 
@@ -75,6 +74,7 @@ ABOUT = About(
     example="recorded/rpc-errors.pcap",
     figure=_write_figure,
     caused_by=(
+        "message-too-large",
         "peer-unreachable",
         "idle-connection-cut",
         "forged-reset",
@@ -92,8 +92,6 @@ ABOUT = About(
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     few: int = 3
     """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
@@ -121,13 +119,16 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     first = next(iter(statuses))
     retries = int(tables.connections.retries.sum())
     explained = _explain_endings(rows, first) + _quote_texts(tables, rows) + _explain_retries(retries)
-    mostly = f", most with {first}" if 2 * statuses[first] > len(rows) else f": {_name_statuses(statuses)}"
+    connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
+    mostly = ", most by END_STREAM without trailers" if broken else _name_most(statuses, len(rows))
+    proxy = _software.recognise_proxy(tables, connections) if broken else None
+    log = f"the log of {proxy}" if proxy else "the server's log"
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
         severity=common.severity_of_count(len(rows), everything, limits.few, limits),
         confidence=quality_allows(tables),
-        scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
+        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
             "failed_rpcs": len(rows),
             "rpcs": everything,
@@ -143,7 +144,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
-        remedies=_list_remedies(first, retries, responded=bool((rows.source != common.CONNECTION).any())),
+        remedies=_list_remedies(first, retries, log, _say_why(rows, first)),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
@@ -151,7 +152,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} "
-            f"({next(iter(methods))}). Look in the server's log at the times of the evidence."
+            f"({next(iter(methods))}). Look in {log} at the times of the evidence."
         ),
     )
 
@@ -169,10 +170,13 @@ def _count_by_status(rows: Failed) -> dict[str, int]:
     return {_core.STATUSES[code]: count for code, count in counts.most_common()}
 
 
-def _name_statuses(statuses: dict[str, int]) -> str:
-    """Name the two most frequent statuses: `NOT_FOUND, INTERNAL and others`."""
-    first, second, *more = statuses
-    return f"{first}, {second} and others" if more else f"{first} and {second}"
+def _name_most(statuses: dict[str, int], failed: int) -> str:
+    """Name the status of most, or the two most frequent ones: `: NOT_FOUND, INTERNAL and others`."""
+    first, *others = statuses
+    if 2 * statuses[first] > failed:
+        return f", most with {first}"
+    second, *more = others
+    return f": {first}, {second} and others" if more else f": {first} and {second}"
 
 
 def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
@@ -211,9 +215,22 @@ def _explain_retries(retries: int) -> str:
     return f" Of all RPCs {retries:,} {are}, so fewer calls may have failed." if retries else ""
 
 
-def _list_remedies(status: str, retries: int, *, responded: bool) -> tuple[Remedy, ...]:
-    why = f"says why it responded with {status}" if responded else "may say why the connection ended before a response"
-    log = Remedy("application", "the server's log at the times of the evidence", f"{why}; costs nothing")
+def _are_broken_off(rows: Failed) -> bool:
+    """Check whether most streams ended without a status, so that the status is the client's reading of that."""
+    return 2 * int(common.without_trailers(rows).sum()) > len(rows)
+
+
+def _say_why(rows: Failed, status: str) -> str:
+    """Say what a log may tell about the failures."""
+    if _are_broken_off(rows):
+        return "may say why it ended streams without a status, often because it lost its backend"
+    if (rows.source != common.CONNECTION).any():
+        return f"says why it responded with {status}"
+    return "may say why the connection ended before a response"
+
+
+def _list_remedies(status: str, retries: int, log: str, why: str) -> tuple[Remedy, ...]:
+    look = Remedy("application", f"{log} at the times of the evidence", f"{why}; costs nothing")
     retry = Remedy(
         "any gRPC implementation",
         '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
@@ -221,8 +238,8 @@ def _list_remedies(status: str, retries: int, *, responded: bool) -> tuple[Remed
     )
     size = Remedy(
         "any gRPC implementation",
-        "the limit on received messages (4 MiB by default), or the server's quota",
-        "if messages are too large for the limit; more memory per call",
+        "the server's quota or thread pool, or its limit on received messages (4 MiB by default)",
+        "the log says which; a larger one costs memory per call",
     )
     more = {"UNAVAILABLE": () if retries else (retry,), "RESOURCE_EXHAUSTED": (size,)}
-    return (*more.get(status, ()), log) if status == "RESOURCE_EXHAUSTED" else (log, *more.get(status, ()))
+    return (*more.get(status, ()), look) if status == "RESOURCE_EXHAUSTED" else (look, *more.get(status, ()))

@@ -19,9 +19,10 @@ response time. The finding needs all of this, for one N below the number of open
 - the median response of the whole capture contains such a wait as well.
 
 One call at a time is told by the responses alone, in whatever order they come: while calls are open, one response
-follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at moments
-that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made the
-intervals, and nothing is said.
+follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at
+moments that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made
+the intervals, and nothing is said. The very first call may be slow, as in a server that has just started, if most of
+the calls behind it took twice as long as it.
 
 A server that works on all calls at once answers each after its own time: then calls with more others before them take
 no longer, and no N fits.
@@ -29,11 +30,11 @@ no longer, and no N fits.
 When it cannot tell
 -------------------
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
-many busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the
-confidence is medium, and low for one call at a time. Calls of different length, or several methods in one pool, hide a
-limit. With a record of the server's threads (`capture --pid`) the finding says for what they waited; it is
-withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections that reach their limit of
-concurrent streams are left out. So does a capture that begins when the queue is there.
+many busy processors look the same, and so does a limit on the rate whose interval is as long as a call, or shorter
+where the first call was slow. So the confidence is medium, and low for one call at a time. Calls of different length,
+or several methods in one pool, hide a limit. With a record of the server's threads (`capture --pid`) the finding says
+for what they waited; it is withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections
+that reach their limit of concurrent streams are left out. So does a capture that begins when the queue is there.
 
 What would refute it
 --------------------
@@ -50,8 +51,6 @@ References
 - https://grpc.io/docs/guides/performance/
 - grpc/grpc src/python/grpcio/grpc/__init__.py: grpc.server(ThreadPoolExecutor(max_workers), maximum_concurrent_rpcs)
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 
@@ -80,8 +79,6 @@ _FIRST_RPCS = 32
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     calls: int = 16
     """Fewest calls judged (heuristic: fewer fit by chance)."""
     most_calls: int = 128
@@ -96,6 +93,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Calls with a free place take at least this share of the others' time (heuristic: with a limited rate, less)."""
     not_slower: float = 1.75
     """They take at most so many times as long (heuristic: first calls are slow; 2 or more at even intervals)."""
+    queued: float = 2.0
+    """Median response behind one slow first call, in its time (heuristic: a server starts cold, as a JVM does)."""
     even: float = 0.75
     """Shortest interval between responses of one call at a time, by the median (heuristic: 1 in 20 may be less)."""
     waited_share: float = 0.5
@@ -147,7 +146,8 @@ def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _F
     near = max(int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max()), 0)
     arrival, response = start + near, (method.turnaround or {}).get("p50", 0) - near
     if fit := _fit_one(rows, arrival, end, limits):
-        return fit if _explains(fit, limits) and _waits(fit, arrival, response, limits) else None
+        explained = _explains(fit, limits) or _queues_behind_first(fit, arrival, end, limits)
+        return fit if explained and _waits(fit, arrival, response, limits) else None
     begin, freed_by = _try_limits(arrival, end, _count_open(start, end))
     took = end - begin
     if not len(took):
@@ -246,6 +246,18 @@ def _explains(fit: _Fit, limits: Limits) -> bool:
     return took * limits.not_faster <= free <= took * limits.not_slower
 
 
+def _queues_behind_first(fit: _Fit, arrival: Ints, end: Ints, limits: Limits) -> bool:
+    """Check whether the first call alone found a free place and was slow, and those behind it still took far longer.
+
+    Calls that are worked on together take no longer than the first, however evenly they end. A first call that is
+    faster than the interval shows a limit on the rate.
+    """
+    waited, response = fit.freed_by >= 0, end - arrival
+    first = response[~waited]
+    slow = len(first) == 1 and first[0] > float(np.median(fit.took_ns[waited]))
+    return bool(slow and np.median(response[waited]) >= limits.queued * first[0])
+
+
 def _waits(fit: _Fit, arrival: Ints, response: int, limits: Limits) -> bool:
     """Check that calls wait as long as one takes: most of those judged, and the median of the whole capture."""
     took = float(np.median(fit.took_ns[fit.freed_by >= 0]))
@@ -271,7 +283,9 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     spent = _read_threads(tables, connections)
     known = spent and spent.advise()
     unknown, look = (
-        (_UNKNOWN_ONE, "a blocked event loop, a lock") if fit.limit == 1 else (_UNKNOWN, "a pool of threads")
+        (_UNKNOWN_ONE, "a blocked event loop, a lock, a pool of one")
+        if fit.limit == 1
+        else (_UNKNOWN, "a pool of threads")
     )
     calls, most = count(fit.limit, "call"), _count_open(start, end)
     one, wait = _shared.milliseconds(took), _shared.milliseconds(waited)
@@ -298,7 +312,7 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
             f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else unknown}"
         ),
-        remedies=_list_remedies(server, fit.limit),
+        remedies=_failures.seen_first(tables, connections, 1, _list_remedies(server, fit.limit)),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{server} seems to work on {calls} of {name} at once, {one} each; "
@@ -313,9 +327,10 @@ def _read_threads(tables: Tables, connections: tuple[int, ...]) -> _threads.Spen
 
 
 def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
-    """Show the call that waited longest, and the one that freed its place."""
+    """Show the call that waited longest, and the one that freed its place; servers may let a later call go first."""
     start, _ = _list_times(tables, fit.rows)
-    place = int(np.argmax(np.where(fit.freed_by >= 0, fit.begin_ns - start, -1)))
+    waited = (fit.freed_by >= 0) & (fit.took_ns > 0)
+    place = int(np.argmax(np.where(waited, fit.begin_ns - start, -1)))
     row, freeing = int(fit.rows[place]), int(fit.rows[fit.freed_by[place]])
     yield _failures.began(tables, row)
     yield _failures.ended(tables, freeing, "a response frees a place")

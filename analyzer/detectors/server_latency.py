@@ -59,8 +59,6 @@ References
 - https://opentelemetry.io/docs/specs/semconv/rpc/ (server duration, to compare with)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -95,8 +93,6 @@ _QUEUE = CAUSES.index("network_queue")
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     long_ns: int = 10_000_000
     """Median response time from which a method is slow (heuristic: ten times a usual lookup in memory, 10 ms)."""
     tail_ns: int = 50_000_000
@@ -217,7 +213,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     slow = _Slow(method, p50, p99, tail=True)
     least = limits.round_trips * round_trip
     far = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
-    if far and _is_unary(method, limits) and _is_tail_of_server(slow, limits):
+    is_unary = method.messages <= limits.unary_messages * method.rpcs
+    if far and is_unary and _is_tail_of_server(slow, limits):
         if _find_longest_recovery(tables) >= limits.recovery * (p99 - p50):
             return Skipped(ID, f"packets were lost or late, which may explain the late responses of {method.name}")
         if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
@@ -240,10 +237,6 @@ def _is_tail_of_server(slow: _Slow, limits: Limits) -> bool:
     excess = slow.count * (figures["mean"] - figures["p50"])
     notices = latency is None or slow.p99_ns >= limits.of_user * latency["p99"]
     return notices and slow.beyond_median_ns >= limits.of_tail * excess
-
-
-def _is_unary(method: Method, limits: Limits) -> bool:
-    return method.messages <= limits.unary_messages * method.rpcs
 
 
 def _find_longest_recovery(tables: Tables) -> int:

@@ -62,8 +62,6 @@ References
 - https://github.com/grpc/grpc/issues/21386, https://github.com/grpc/grpc/issues/15207
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -72,7 +70,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Mask, Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _settings, _shared, _software, _threads, _turns
+from . import _figures, _processes, _shared, _software, _threads, _turns
 
 ID = "shared-connection"
 ABOUT = About(
@@ -86,8 +84,6 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     callers: int = 6
     """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
     critical_share: float = 0.5
@@ -244,7 +240,7 @@ def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more TCP connection for each; each has its own congestion window, which begins small"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 _software.C_CORE,

@@ -66,8 +66,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     step_ns: int = 200_000_000
     """Shortest time of a step beyond its round trips (heuristic: below the 250 ms of RFC 8305 and the 1 s of a SYN)."""
     at_once_ns: int = 100_000_000
@@ -369,6 +367,7 @@ CAUSES = {
     "cleartext": "earlier attempts with TLS were answered in the clear",
     "foreign": "earlier attempts were answered in another protocol",
     "abandoned": "the client ended earlier attempts in their TLS handshake",
+    "rejected": "the server ended earlier attempts by an alert after the TLS handshake",
 }
 """What took the time, by step."""
 
@@ -387,6 +386,7 @@ ADVICE = {
     "cleartext": "Use TLS at both ends or at neither",
     "foreign": "Check that a gRPC server listens on that port",
     "abandoned": "Look in the client's log why it ended them",
+    "rejected": "Look in the server's log why it ended them",
 }
 """What to do first, by step."""
 

@@ -57,8 +57,6 @@ References
 - https://github.com/grpc/grpc-go/issues/5599, https://github.com/grpc/grpc-go/issues/8436
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -87,8 +85,6 @@ _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
 class Limits(_stalls.TimeLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     examples: int = 3
     """Bursts shown as evidence (heuristic: enough to see a pattern)."""
 

@@ -49,8 +49,6 @@ References
 - https://docs.kernel.org/networking/segmentation-offloads.html
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -61,7 +59,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
 from ..tables import DIRECTIONS, Ints, Mask, Tables
-from . import _control, _figures, _settings, _shared, _software
+from . import _control, _figures, _shared, _software
 
 ID = "small-packets"
 
@@ -85,8 +83,6 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     streams: int = 16
     """Fewest streams open at once (heuristic: fewer seldom have messages ready together)."""
     messages_per_stream: int = 5
@@ -249,9 +245,10 @@ def _explain(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
     d, row = tables.directions, worst // 2
     m = _measure(tables, _Wasted(np.zeros(worst + 1), np.zeros(worst + 1), np.full(worst + 1, needed)), worst, 1)
     sender = _shared.host(tables, row, worst % 2)
+    segment = f" (a full segment holds {int(m['mss']):,})" if int(m["mss"]) > 0 else ""
     head = (
         f"{sender} sent {int(d.messages[worst]):,} messages on {m['streams']} streams in {m['packets_sent']:,} "
-        f"packets of {m['payload_bytes_per_packet']} bytes on average{_compare_with_segment(int(m['mss']))}, "
+        f"packets of {m['payload_bytes_per_packet']} bytes on average{segment}, "
         f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet with any. "
     )
     reason = (
@@ -274,10 +271,6 @@ def _explain(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
     )
 
 
-def _compare_with_segment(mss: int) -> str:
-    return f" (a full segment holds {mss:,})" if mss > 0 else ""
-
-
 def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
     """Yield the ends of the 10 ms with most packets, and of the connection."""
     d, row = tables.directions, worst // 2
@@ -295,7 +288,7 @@ def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     windows = "no BDP estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 "application",

@@ -10,8 +10,9 @@ How it is decided
 -----------------
 Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, HTTP 408 or 504. `UNAVAILABLE`,
 `CANCELLED` or `DEADLINE_EXCEEDED` in trailers count when messages flowed until then. At least three such RPCs, and at
-least half of them, have the same longest silence or the same duration, within 5 %. The time is at least 100 ms and
-three round trips: an error that is returned at once takes one round trip each time.
+least half of them, have the same longest silence or the same duration, within 5 %. A silence counts if the RPC ended
+with it: a timer of that length would have ended the stream at an earlier one. The time is at least 100 ms and three
+round trips: an error that is returned at once takes one round trip each time.
 
 RPCs that ended at their own `grpc-timeout`, that their client cancelled, or that ended with their connection do not
 count, and neither do RPCs that all ended at one moment.
@@ -40,8 +41,6 @@ References
 - https://grpc.io/docs/guides/deadlines/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -65,8 +64,6 @@ ABOUT = About(
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     rpcs: int = 3
     """Fewest RPCs with the same time (heuristic: two may be alike by chance)."""
     most_of: float = 0.5
@@ -112,12 +109,24 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     sent = rows.source == common.TRAILERS
     silence = failures.silence_ns[rows.row]
     flowed = silence < limits.flowing * rows.duration_ns
-    quiet = _find_same(tables, rows.where(~sent), silence[~sent], _timers.SILENCE, limits)
+    broken = ~sent & _ended_silence(tables, rows)
+    quiet = _find_same(tables, rows.where(broken), silence[broken], _timers.SILENCE, limits, of=int((~sent).sum()))
     lasting = ~sent | flowed
-    old = _find_same(tables, rows.where(lasting), rows.duration_ns[lasting], _timers.DURATION, limits)
+    lasted = rows.duration_ns[lasting]
+    old = _find_same(tables, rows.where(lasting), lasted, _timers.DURATION, limits, of=len(lasted))
     found = [timed for timed in (quiet, old) if timed]
     if found:
         yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
+
+
+def _ended_silence(tables: Tables, rows: Failed) -> Mask:
+    """Mark RPCs that ended with their longest silence: of others the stream went on, so no timer measured it."""
+    failures = tables.failures
+    last, error = tables.rpcs.last_packet[rows.rpc], failures.headers_packet[rows.row]
+    # what follows an HTTP error, as its page, is part of the end
+    end = np.where(common.refused(rows) & (error > 0), error, last)
+    ended: Mask = failures.silence_to_packet[rows.row] >= end
+    return ended
 
 
 def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
@@ -136,8 +145,8 @@ TIMEOUTS = (408, 504)
 """HTTP statuses of a server or proxy that waited in vain (RFC 9110 sections 15.5.9 and 15.6.5)."""
 
 
-def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits: Limits) -> _Timed | None:
-    """Find the largest set of RPCs with the same time; None when they are too few, or the time is too short."""
+def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits: Limits, *, of: int) -> _Timed | None:
+    """Find the largest set with the same time; None when it is too small a part of `of`, or the time too short."""
     if len(rows) < limits.rpcs:
         return None
     order = np.argsort(times, kind="stable")
@@ -149,10 +158,10 @@ def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits:
     same, mine = times[chosen], rows.where(chosen)
     trips = np.maximum(tables.connections.min_rtt_ns[tables.rpcs.connection[mine.rpc]], 0)
     long = float(np.median(same)) >= max(limits.shortest_ns, limits.round_trips * float(np.median(trips)))
-    enough = len(chosen) >= max(limits.rpcs, limits.most_of * len(rows))
+    enough = len(chosen) >= max(limits.rpcs, limits.most_of * of)
     if not (long and enough and _end_apart(tables, mine, same, limits)):
         return None
-    return _Timed(mine, same, measures, len(rows))
+    return _Timed(mine, same, measures, of)
 
 
 def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:

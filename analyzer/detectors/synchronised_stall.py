@@ -50,8 +50,6 @@ References
 - Linux Documentation/scheduler/sched-bwc.rst (CFS bandwidth control, period 100 ms)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -84,8 +82,6 @@ _PERIOD_NS = 100_000_000
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     late_ping_ns: int = 20_000_000
     """Silence before a PING is acknowledged (heuristic: libraries take a millisecond, busy hosts some more)."""
     late_rpcs_ns: int = 50_000_000

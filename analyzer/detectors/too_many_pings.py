@@ -41,8 +41,6 @@ References
 - https://github.com/grpc/grpc-go/issues/1882, https://github.com/grpc/grpc/issues/17667
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 
@@ -80,8 +78,6 @@ _TEXT = "too_many_pings"
 
 
 class Limits(Struct, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     strikes: int = 2
     """Strikes that a server forgives (gRFC A8 and grpc-go's maxPingStrikes: the third one closes)."""
     permitted_ns: int = 300_000_000_000

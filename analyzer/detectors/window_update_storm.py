@@ -43,8 +43,6 @@ References
 - RFC 9113 section 6.9
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -52,7 +50,7 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _settings, _shared, _software
+from . import _control, _figures, _shared, _software
 
 ID = "window-update-storm"
 ABOUT = About(
@@ -66,8 +64,6 @@ ABOUT = About(
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
-    """Thresholds, each with its source."""
-
     told_packets: int = 100
     """Reported from this many WINDOW_UPDATE packets (heuristic: fewer show no pattern)."""
     packets: int = 500
@@ -139,7 +135,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
 
 def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
     price = f"at {end}: fewer updates; a slow reader may hold more memory per stream"
-    return _settings.sort_by_implementation(
+    return _software.sort_by_implementation(
         (
             Remedy(
                 "grpc-go",

@@ -1,7 +1,5 @@
 """Describe what a proxy did with its calls: how long it held them, and what it buffered, retried or lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,8 +10,9 @@ from ..model.analysis import Hop, Quantiles
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
 from ..summary.hops import Proxy
-from ..summary.quantiles import quantiles_of
-from ..tables import PAUSE_NS, Ints, Tables
+from ..summary.quantiles import make_quantiles, quantiles_of
+from ..tables import PAUSE_NS, Tables
+from ..tables.grouping import take_rows
 from .dividing import Held, Messages
 from .faults import Ends, Fault, compare_ends, list_faults
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
@@ -45,12 +44,12 @@ def describe_hop(
 ) -> tuple[Hop, tuple[Fault, ...]]:
     """Describe the calls through one proxy, and those of them whose legs ended differently."""
     rpcs, how = tables.rpcs, joined.how[held.first]
-    sure = Held(*(getattr(held, name)[how != AMBIGUOUS] for name in Held.__struct_fields__))
+    sure = take_rows(held, how != AMBIGUOUS)
     ends = rpcs.start_time_ns + rpcs.duration_ns
     compared = compare_ends(tables, sure, joined)
     counts = _count(tables, sure, compared)
     times = [
-        _summarize(column)
+        make_quantiles(quantiles_of(column))
         for column in (
             rpcs.duration_ns[sure.front],
             ends[sure.last] - rpcs.start_time_ns[sure.first],
@@ -103,11 +102,6 @@ def note_hop(tables: Tables, hop: Hop) -> str:
     )
 
 
-def _summarize(durations: Ints) -> Quantiles | None:
-    found = quantiles_of(durations)
-    return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
-
-
 def _count(tables: Tables, held: Held, ends: Ends) -> _Counts:
     return _Counts(
         whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
@@ -138,7 +132,7 @@ def _find_usual(held: Held) -> Held | None:
     if not len(held.front):
         return None
     place = np.argsort(held.up_ns + held.down_ns, kind="stable")[(len(held.front) - 1) // 2]
-    return Held(*(getattr(held, name)[[place]] for name in Held.__struct_fields__))
+    return take_rows(held, [place])
 
 
 def _show(tables: Tables, messages: Messages, held: Held) -> Iterator[Evidence]:

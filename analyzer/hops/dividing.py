@@ -6,18 +6,13 @@ while the client sends further messages and the proxy has not yet passed on the 
 cause.
 """
 
-from __future__ import annotations
-
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.budget import CAUSES
-from ..tables import Connections, Ints, Rpcs, Tables
+from ..tables import Connections, Ints, Mask, Rpcs, Tables
 from .matching import Joined
-
-Mask = npt.NDArray[np.bool_]
 
 _CLIENT, _SERVER, _PROXY = (CAUSES.index(name) for name in ("client", "server", "proxy"))
 _TRANSPORT = [number for number, name in enumerate(CAUSES) if name not in ("client", "server", "proxy")]

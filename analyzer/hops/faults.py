@@ -1,7 +1,5 @@
 """Find calls whose legs on both sides of a proxy ended differently, and say what the proxy did."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

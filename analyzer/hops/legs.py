@@ -1,12 +1,9 @@
 """Join the legs of calls through proxies, and make tables in which each call counts once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,13 +15,12 @@ from ..selection.part import part
 from ..selection.reading import Read, read, streams_of
 from ..selection.selection import Selection
 from ..summary.hops import FEW, INSIDE, TRAILERS, Proxy
-from ..tables import BEGUN_BEFORE, COMPLETE, Failures, Ints, Tables
+from ..tables import BEGUN_BEFORE, COMPLETE, Failures, Ints, Mask, Tables
+from ..tables.grouping import take_rows
 from .describe import describe_hop, note_hop
 from .dividing import Held, Messages, divide
 from .faults import Fault
 from .matching import AMBIGUOUS, EXACT, NONE, Joined, join
-
-_Mask = npt.NDArray[np.bool_]
 
 _TOGETHER_CALLS = 6
 """Fewest calls whose durations show that both legs go together (heuristic: of fewer, independent ones may)."""
@@ -56,9 +52,9 @@ class Legs(Struct, frozen=True, eq=False):
     """Row of each RPC's leg before the proxy; -1 if it has none or is ambiguous."""
     calls: Ints
     """Row of each RPC's first leg, which is its call; its own row if it has no leg before."""
-    responding: _Mask
+    responding: Mask
     """Whether an RPC is in `behind`."""
-    describe: Callable[[_Mask], list[tuple[Hop, tuple[Fault, ...]]]]
+    describe: Callable[[Mask], list[tuple[Hop, tuple[Fault, ...]]]]
     """Describes what the proxies did with some of the calls, given all of their legs."""
 
 
@@ -94,7 +90,7 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     )
     counted = methods(tables, calls, seen)
 
-    def describe(mine: _Mask) -> list[tuple[Hop, tuple[Fault, ...]]]:
+    def describe(mine: Mask) -> list[tuple[Hop, tuple[Fault, ...]]]:
         found = ((one, of) for one in proxies for of in _of(tables, held, one, mine))
         return [describe_hop(tables, one, of, joined, messages) for one, of in found]
 
@@ -194,7 +190,7 @@ def _find_concurrent(tables: Tables, front: Ints, back: Ints) -> tuple[Ints, Int
     return behind, well if len(well) else before
 
 
-def _of(tables: Tables, found: Sequence[Held], proxy: Proxy, chosen: _Mask) -> list[Held]:
+def _of(tables: Tables, found: Sequence[Held], proxy: Proxy, chosen: Mask) -> list[Held]:
     """Take the chosen calls through one proxy, none without any."""
     if not found:
         return []
@@ -203,7 +199,7 @@ def _of(tables: Tables, found: Sequence[Held], proxy: Proxy, chosen: _Mask) -> l
     mine = (
         chosen[held.front] & np.isin(connection[held.front], proxy.front) & np.isin(connection[held.first], proxy.back)
     )
-    return [Held(*(getattr(held, name)[mine] for name in Held.__struct_fields__))] if mine.any() else []
+    return [take_rows(held, mine)] if mine.any() else []
 
 
 def _find_messages(seen: Read) -> Messages:
@@ -226,13 +222,13 @@ def _find_messages(seen: Read) -> Messages:
     return messages
 
 
-def _look_up(keys: Ints, streams: Ints, order: Ints) -> tuple[Ints, _Mask]:
+def _look_up(keys: Ints, streams: Ints, order: Ints) -> tuple[Ints, Mask]:
     """Find the rows of streams, and a mask of the keys that have one."""
     place = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
     return place, streams[place] == keys
 
 
-def _count_once(tables: Tables, calls: _Mask, last: _Mask, counted: tuple[Any, ...]) -> Tables:
+def _count_once(tables: Tables, calls: Mask, last: Mask, counted: tuple[Any, ...]) -> Tables:
     """Make tables that count calls instead of legs, and list only the open RPCs of last legs."""
     rpcs, failures, open_rpcs = tables.rpcs, tables.failures, tables.open_rpcs
     mine = calls[failures.rpc]
@@ -245,19 +241,15 @@ def _count_once(tables: Tables, calls: _Mask, last: _Mask, counted: tuple[Any, .
         connection_budgets=connection_budgets,
         rpcs=replace(rpcs, previous_attempts=np.where(calls, rpcs.previous_attempts, 0).astype(np.uint8)),
         methods=counted,
-        failures=_take(failures, mine),
+        failures=take_rows(failures, mine),
         failure_budgets=tables.failure_budgets[mine] if len(tables.failure_budgets) else tables.failure_budgets,
-        open_rpcs=_take(open_rpcs, waiting),
+        open_rpcs=take_rows(open_rpcs, waiting),
         message_count=sum(method.messages for method in counted),
         begun_before=int((rpcs.flags[calls] & BEGUN_BEFORE != 0).sum()),
     )
 
 
-def _take(table: Any, rows: _Mask) -> Any:
-    return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
-
-
-def _take_last(tables: Tables, last: _Mask, counted: tuple[Any, ...], seen: Read) -> Tables:
+def _take_last(tables: Tables, last: Mask, counted: tuple[Any, ...], seen: Read) -> Tables:
     """Make tables of the last legs; methods count calls, with the response times of the last legs."""
     everywhere = np.ones(len(tables.connections.rpcs), dtype=bool)
     responses = {method.number: method for method in methods(tables, last, seen)}

@@ -1,18 +1,15 @@
 """Find for each RPC behind a proxy the RPC before the proxy that it continues."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from ..summary.hops import TRAILERS
-from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Rpcs
+from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Mask, Rpcs
 from ..tables.grouping import number_rows
 
 NONE, EXACT, BY_ORDER, AMBIGUOUS = range(4)
@@ -26,8 +23,6 @@ _MOST_OPEN = 64
 """Most open RPCs with equal keys that are compared (heuristic: bounds the work; among more, sizes decide nothing)."""
 _MOST_SLOW = 100_000
 """Most RPCs behind a proxy that are compared one by one (heuristic: some seconds of work)."""
-
-_Mask = npt.NDArray[np.bool_]
 
 
 class Joined(Struct, frozen=True, eq=False):
@@ -63,11 +58,11 @@ class _Legs:
 
     def __init__(self, rpcs: Rpcs) -> None:
         known = (rpcs.method != NO_METHOD) & (rpcs.flags & BEGUN_BEFORE == 0)
-        self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
+        self.usable: Mask = known & (rpcs.duration_ns <= LONGEST_NS)
         self.start, self.end = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
-        self.failed: _Mask = rpcs.status != 0
+        self.failed: Mask = rpcs.status != 0
         # if a call was cut (reset, failed, or open at the end of the capture), its leg behind the proxy may end later
-        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != TRAILERS) | self.failed
+        self.cut: Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != TRAILERS) | self.failed
         self.attempt = rpcs.previous_attempts
         # keys: numbers that are equal where the columns are, 0 where there is none
         traced = rpcs.span_id != 0
@@ -77,7 +72,7 @@ class _Legs:
         self.request_size = number_rows(rpcs.method, rpcs.request_bytes)
         self.sizes = number_rows(self.request_size, rpcs.response_bytes)
 
-    def may_be(self, front: Ints, back: Ints) -> _Mask:
+    def may_be(self, front: Ints, back: Ints) -> Mask:
         """Check for pairs of rows whether the leg behind lies inside the leg before: same attempt, same trace if known.
 
         Proxies pass a trace on (W3C Trace Context section 4.3), but many write an `x-request-id` of their own.
@@ -86,7 +81,7 @@ class _Legs:
         inside &= (self.end[back] <= self.end[front]) | self.cut[front]
         traces = self.trace[front], self.trace[back]
         inside &= (traces[0] == traces[1]) | (traces[0] == 0) | (traces[1] == 0)
-        found: _Mask = inside & (self.attempt[front] == self.attempt[back])
+        found: Mask = inside & (self.attempt[front] == self.attempt[back])
         return found
 
     @cached_property

@@ -1,7 +1,5 @@
 """Assign RPCs to the calls that contain them: those that began before them and ended after them."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 

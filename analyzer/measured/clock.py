@@ -1,7 +1,5 @@
 """Bound the offset between a client's clock and the capture's: a call begins before its RPC and ends after it."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct

@@ -4,8 +4,6 @@ A unit may end a column's name (`duration_ms`, `start_ns`) or its values (`12.5 
 or a number since the epoch, whose size gives its unit. A duration then has the unit of the start, or seconds.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Compute the figures of a report from joined calls."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +18,7 @@ from ..model.client import (
     ClientSource,
     ClockBounds,
 )
-from ..summary.quantiles import quantiles_of
+from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns, totals_ns
 from .join import AMBIGUOUS, BY_ORDER, EXACT, Joined, join
@@ -64,8 +62,7 @@ def describe_client(named_records: Sequence[tuple[str, Record]], tables: Tables)
 
 
 def _summarize(durations: Ints) -> Quantiles | None:
-    found = quantiles_of(durations, reached=True)
-    return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
+    return make_quantiles(quantiles_of(durations, reached=True))
 
 
 def _combine_bounds(joined: Joined) -> ClockBounds | None:

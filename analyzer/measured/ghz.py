@@ -3,8 +3,6 @@
 ghz writes local time and drops trailing zeros of fractions of a second. Rows have neither method nor connection.
 """
 
-from __future__ import annotations
-
 from msgspec import Raw, Struct, json
 
 from .record import Call, Record, make_call

@@ -1,7 +1,5 @@
 """Read traces in the JSON of Jaeger's UI and query service. Its times are whole microseconds, rounded down."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from msgspec import Raw, Struct, field, json

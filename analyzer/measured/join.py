@@ -4,8 +4,6 @@ Without ids, an RPC must lie inside its call and have the call's status. Among s
 order in which their responses arrive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np

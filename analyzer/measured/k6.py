@@ -1,7 +1,5 @@
 """Read k6's JSON lines (`--out json`): points of the metric `grpc_req_duration`, written when a call ends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Raw, Struct, field, json

@@ -1,7 +1,5 @@
 """Write the first sentence of the verdict if most of the calls' time is not on the wire."""
 
-from __future__ import annotations
-
 from ..model.analysis import Analysis, Verdict
 from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, describe_queue
 from ..model.text import count, duration

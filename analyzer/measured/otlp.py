@@ -4,8 +4,6 @@ Ids are hexadecimal, as OTLP requires, or base64, as in protobuf's own JSON mapp
 numbers; enumerations are names or numbers.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

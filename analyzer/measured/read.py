@@ -1,7 +1,5 @@
 """Read a record of any format; its bytes show which one it is."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

@@ -1,7 +1,5 @@
 """Records of calls, the same for every format."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

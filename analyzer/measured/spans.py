@@ -4,8 +4,6 @@ gRPC's own plugins name the span of a call `Sent.<method>` and those of its atte
 Other instrumentation follows the old or the new OpenTelemetry semantic conventions for RPC.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

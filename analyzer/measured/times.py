@@ -1,7 +1,5 @@
 """Parse instants and durations of records, to the nanosecond."""
 
-from __future__ import annotations
-
 import re
 from calendar import timegm
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Divide the time of each call: before its first byte, on the wire, between attempts, after its last byte."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct

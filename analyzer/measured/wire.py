@@ -1,7 +1,5 @@
 """Group the RPCs of a capture into calls: attempts of one call belong together."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice

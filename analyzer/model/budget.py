@@ -1,7 +1,5 @@
 """Budgets: time divided among causes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from .._core import CAUSES as _CAUSES

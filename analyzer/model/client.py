@@ -1,7 +1,5 @@
 """What a client measured of its calls, and which RPCs of the capture they are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

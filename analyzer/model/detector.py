@@ -1,7 +1,5 @@
 """How a detector's finding relates to other findings, and what it counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct

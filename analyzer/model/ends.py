@@ -1,7 +1,5 @@
 """What two captures of the same connections say together: delays each way, losses, clocks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal
 

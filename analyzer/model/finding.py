@@ -1,7 +1,5 @@
 """Results of a detector: a finding with the packets that prove it, or why it cannot tell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """A distribution of durations."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ..tables.durations import Count

@@ -1,7 +1,5 @@
 """What was recorded beside the packets: settings and clock of the host, and what its threads did."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,8 +1,6 @@
 """Format figures and foreign text for readers."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 _DAY_NS = 86_400_000_000_000
@@ -48,6 +46,11 @@ def _format_with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """Format a number with its noun."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def list_first(names: Sequence[str], most: int) -> str:
+    """List the first names, and say how many more there are: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def packet_filter(packets: Iterable[int]) -> str:

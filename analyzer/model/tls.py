@@ -1,7 +1,5 @@
 """What an analysis says of TLS connections whose secrets it does not have."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct

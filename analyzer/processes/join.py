@@ -1,7 +1,5 @@
 """Join a process record with the packets: which thread ended each interval, and what led to its send."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Sequence
 from typing import Any, Unpack

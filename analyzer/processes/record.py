@@ -1,7 +1,5 @@
 """Read a process record, which `grpcdiag capture --processes` writes beside a capture (docs/processes.md)."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Follow the ways to the sends that ended intervals, by the quota of the process that sent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

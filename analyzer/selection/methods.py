@@ -1,16 +1,14 @@
 """Recompute the figures of methods for some of the RPCs."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec.structs import replace
 
 from ..decode.disk_columns import gathered
 from ..summary.quantiles import Durations, interval_of, quantiles_of
-from ..tables import BEGUN_BEFORE, COMPLETE, END_MISSING, TOUCHES_GAP, Ints, Method, Tables
+from ..tables import BEGUN_BEFORE, COMPLETE, END_MISSING, TOUCHES_GAP, Ints, Mask, Method, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import group_rows
-from .reading import Mask, Read, streams_of
+from .reading import Read, streams_of
 
 
 def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:

@@ -4,18 +4,17 @@ Everything is decoded, so that windows and header tables are right; counts per R
 connections (packets, pauses, PINGs) are judged for connections all of whose RPCs are selected.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 
 from ..model.analysis import Narrowed
 from ..model.detector import About
-from ..tables import Ints, Tables
+from ..model.text import list_first
+from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from .methods import methods
 from .part import part
-from .reading import Mask, Read, read
+from .reading import Read, read
 from .rpcs import NAMED, select_other_requests, select_rpcs, select_without_rpcs
 from .selection import Selection, after_first
 
@@ -45,8 +44,7 @@ class Part(Struct, frozen=True, eq=False):
         in_part = self.narrowed.connections_in_part
         if not about.whole_connections or not in_part:
             return None
-        shown = ", ".join(map(str, in_part[:NAMED]))
-        shown += f" and {len(in_part) - NAMED:,} more" if len(in_part) > NAMED else ""
+        shown = list_first(list(map(str, in_part)), NAMED)
         return (
             f"not judged on connection{'s' * (len(in_part) > 1)} {shown}, where only a part of the RPCs is selected: "
             "it is counted over whole connections"

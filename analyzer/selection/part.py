@@ -1,7 +1,5 @@
 """Make tables of some of the RPCs: others have no rows, and all connections keep their numbers."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +9,7 @@ from msgspec.structs import replace
 
 from .. import _core
 from ..decode.disk_columns import gathered
+from ..summary.figures import COUNTS
 from ..tables import (
     BEGUN_BEFORE,
     Before,
@@ -21,6 +20,7 @@ from ..tables import (
     IcmpErrors,
     Idles,
     Ints,
+    Mask,
     Method,
     OpenRpcs,
     Pings,
@@ -33,19 +33,14 @@ from ..tables import (
     Undelivered,
     Waits,
 )
+from ..tables.grouping import take_rows
 from ..tables.processes import Acts
-from .reading import BITS, Mask, Read, streams_of
+from .reading import BITS, Read, streams_of
 
 _OTHER = 3
 """`Connections.protocol` of connections that are not selected."""
 _COUNTS = (
-    "rpcs",
-    "max_concurrent_rpcs",
-    "other_streams",
-    "packets_client",
-    "packets_server",
-    "bytes_client",
-    "bytes_server",
+    *COUNTS,
     "congestion_after_loss_ns",
     "loss_recovery_in_outages_ns",
     "retransmission_timeouts",
@@ -55,13 +50,7 @@ _COUNTS = (
     "outage_ns",
     "outage_from_packet",
     "outage_to_packet",
-    "retransmitted_packets",
-    "duplicate_packets",
-    "keep_alives",
-    "out_of_order_packets",
-    "urgent_packets",
     "late_packets",
-    "missing_bytes",
     "payload_bytes",
     "decoded_bytes",
     "retransmitted_bytes",
@@ -92,15 +81,12 @@ def part(
     measured = tables.measured and type(tables.measured)(
         tables.measured.stops[waits], tables.measured.before_idle[waits]
     )
-    deadlines = np.full(len(rows), -1, dtype=np.int64)
-    known = rows < len(tables.deadlines)
-    deadlines[known] = gathered(tables.deadlines, rows[known])
     return replace(
         tables,
         connections=_connections(tables, rpcs, on, whole),
         connection_budgets=connection_budgets,
         rpcs=rpcs,
-        deadlines=deadlines,
+        deadlines=gathered(tables.deadlines, rows),
         rpc_budgets=rpc_budgets,
         waits=replace(_rows(tables.waits, waits), streams=streams),
         directions=_zeroed(tables.directions, twice),
@@ -135,7 +121,7 @@ def _choose_acts(tables: Tables, processes: Processes, mine: Mask, whole: Mask) 
     """Choose what the threads did for the RPCs, and while connections that are judged whole were idle."""
     acts = processes.acts
     rows = np.where(acts.idle > 0, whole[acts.connection], _carries(tables, acts, mine))
-    return replace(processes, acts=acts.choose(rows), follow=None, list_spans=None)
+    return replace(processes, acts=take_rows(acts, rows), follow=None, list_spans=None)
 
 
 def _rows(table: _Row, rows: Ints | Mask) -> _Row:

@@ -1,7 +1,5 @@
 """Decode a capture with the data that narrowing needs: order of messages, frames by stream."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -11,10 +9,8 @@ from msgspec import Struct
 
 from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run
-from ..tables import Ints, Tables, tables_of
+from ..tables import Ints, Mask, Tables, tables_of
 from .selection import Selection
-
-Mask = npt.NDArray[np.bool_]
 
 BITS = 32
 """A stream of a connection as one number: connection << 32 | stream."""

@@ -1,13 +1,10 @@
 """Select RPCs, and explain when none is selected."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..decode.errors import NarrowError
-from ..model.text import utc
-from ..tables import Ints, Tables
-from .reading import Mask
+from ..model.text import list_first, utc
+from ..tables import Ints, Mask, Tables
 from .selection import Selection, after_first, matches
 
 NAMED = 10
@@ -71,8 +68,7 @@ def _find_methods(tables: Tables, pattern: str) -> list[int]:
     found = [number for number, name in names.items() if name is not None and matches(name, pattern)]
     if not found:
         there = [name for name in names.values() if name]
-        more = f" and {len(there) - NAMED:,} more" if len(there) > NAMED else ""
-        has = f"the capture has {', '.join(there[:NAMED])}{more}" if there else "the capture has no method name"
+        has = f"the capture has {list_first(there, NAMED)}" if there else "the capture has no method name"
         raise NarrowError(f"no method matches {pattern!r}; {has}")
     return found
 

@@ -1,7 +1,5 @@
 """The selection of RPCs that a user asks for; imports nothing slow."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 from msgspec import Struct

@@ -3,8 +3,6 @@
 This module imports nothing that takes long: `capture` and the start of every command need it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

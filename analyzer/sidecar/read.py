@@ -4,8 +4,6 @@
 only that host, and belong to only one capture: `check_match` decides whether it is this one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any

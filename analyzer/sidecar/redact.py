@@ -1,7 +1,5 @@
 """Redact a sidecar for publication: no names of hosts, users, files or interfaces."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

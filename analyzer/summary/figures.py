@@ -1,7 +1,5 @@
 """Compute the facts of a report from tables: capture, connections, methods."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -13,7 +11,6 @@ from ..model.analysis import (
     ConnectionFacts,
     MethodFacts,
     Quality,
-    Quantiles,
     Totals,
     Traffic,
     TrafficOfSides,
@@ -24,6 +21,7 @@ from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Proce
 from . import tls
 from .hops import describe_proxies
 from .processes import split_budget
+from .quantiles import make_quantiles
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -224,21 +222,17 @@ def _describe_method(method: Method, processes: Processes | None) -> MethodFacts
         method=method.name,
         label=method.label,
         rpcs=method.rpcs,
-        latency_ns=_make_quantiles(method.latency),
+        latency_ns=make_quantiles(method.latency),
         statuses={name: count for name, count in zip(names, method.statuses, strict=True) if count},
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
-        turnaround_ns=_make_quantiles(method.turnaround),
+        turnaround_ns=make_quantiles(method.turnaround),
         latency_intervals_ns=method.latency_intervals,
         turnaround_intervals_ns=method.turnaround_intervals,
         first_start_time_ns=method.first_start_ns,
         last_end_time_ns=method.last_end_ns,
         budget=split_budget(named(method.budget), processes, "method", method.number),
     )
-
-
-def _make_quantiles(figures: Mapping[str, int] | None) -> Quantiles | None:
-    return Quantiles(**{name: figures[name] for name in Quantiles.__struct_fields__}) if figures else None
 
 
 def all_budget(tables: Tables) -> Mapping[str, int]:
@@ -286,11 +280,11 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         server_implementation_inferred=server_inferred,
         peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
         budget=split_budget(named(tables.connection_budgets[row]), tables.processes, "connection", row),
-        **{name: int(getattr(tables.connections, name)[row]) for name in _COUNTS},
+        **{name: int(getattr(tables.connections, name)[row]) for name in COUNTS},
     )
 
 
-_COUNTS = (
+COUNTS = (
     "rpcs",
     "max_concurrent_rpcs",
     "other_streams",
@@ -305,6 +299,7 @@ _COUNTS = (
     "urgent_packets",
     "missing_bytes",
 )
+"""Columns of connections with counts that reports show."""
 
 
 def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:

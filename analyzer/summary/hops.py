@@ -1,7 +1,5 @@
 """Find proxies both of whose sides are in the capture: each call that passes through is seen as two RPCs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import permutations
 from weakref import WeakKeyDictionary

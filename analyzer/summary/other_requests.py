@@ -1,7 +1,5 @@
 """Count HTTP/2 requests that are no RPCs by path and HTTP status: health checks, REST through the same proxy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..model.analysis import OtherRequest
@@ -18,9 +16,10 @@ def list_other_requests(tables: Tables) -> tuple[OtherRequest, ...]:
     _, first, pair, requests = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
     longest_ns = np.full(len(first), -1, dtype=np.int64)
     np.maximum.at(longest_ns, pair, rows.duration_ns)
+    paths = dict(enumerate(tables.paths))
     return tuple(
         OtherRequest(
-            path=_find_path(tables, int(rows.path[first[one]])),
+            path=paths.get(int(rows.path[first[one]])),
             http_status=int(rows.http_status[first[one]]) or None,
             requests=int(requests[one]),
             longest_ns=int(longest_ns[one]) if longest_ns[one] >= 0 else None,
@@ -28,7 +27,3 @@ def list_other_requests(tables: Tables) -> tuple[OtherRequest, ...]:
         )
         for one in np.lexsort((first, -requests))[:MOST]
     )
-
-
-def _find_path(tables: Tables, number: int) -> str | None:
-    return tables.paths[number] if number < len(tables.paths) else None

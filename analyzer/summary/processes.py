@@ -1,7 +1,5 @@
 """From the joined record of the scheduler to a report's figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

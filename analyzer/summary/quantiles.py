@@ -1,7 +1,5 @@
 """Quantiles of durations, as the core counts them: nearest ranks, and ranks between which a quantile lies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -9,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ..model.quantiles import Quantiles
 from ..tables.durations import Interval, total_ns
 
 Durations = npt.NDArray[np.int64]
@@ -34,6 +33,11 @@ def quantiles_of(durations: Durations, *, reached: bool = False) -> dict[str, in
     found = {name: int(ordered[math.floor(rank) if reached else math.ceil(rank) - 1]) for name, rank in ranks.items()}
     mean = total_ns(durations) // count
     return {"count": count, "min": int(ordered[0]), **found, "max": int(ordered[-1]), "mean": mean}
+
+
+def make_quantiles(found: Mapping[str, int] | None) -> Quantiles | None:
+    """Take the quantiles that reports show from those found."""
+    return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
 
 
 def interval_of(durations: Durations) -> dict[str, Interval] | None:

@@ -1,7 +1,5 @@
 """Ids of exported spans: the same whenever the same capture is read, so that `analyze --client` finds their RPCs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 

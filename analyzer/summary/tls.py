@@ -1,7 +1,5 @@
 """Describe TLS connections without their secrets, from handshakes, records and TCP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Relate the findings to each other: which is part of which, which comes first, and the verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from .. import _core
@@ -97,7 +98,7 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     rpcs: Rpcs
     """See `Rpcs`."""
     deadlines: Ints
-    """Deadline per RPC in nanoseconds, -1 for none; shorter than `rpcs` when the last RPCs have none."""
+    """Deadline per RPC in nanoseconds, -1 for none."""
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
     request_budgets: Ints
@@ -254,10 +255,17 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
     found = {name: result[name] for name in Tables.__struct_fields__ if name in result}
     found |= {name: table_of(kind, result[name]) for name, kind in _TABLES.items()}
     found |= {name: tuple(result[name]) for name in _TEXTS}
+    found["deadlines"] = pad_deadlines(result["deadlines"], len(result["rpcs"]["connection"]))
     found["problem_kinds"], found["problem_counts"] = (tuple(result["problems"][name]) for name in ("kinds", "counts"))
     found["methods"] = tuple(_make_method(method) for method in result["methods"])
     found["frame_counts"] = {name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n}
     return Tables(**found)
+
+
+def pad_deadlines(deadlines: Ints, rpcs: int) -> Ints:
+    """Add -1 for the last RPCs: the core gives deadlines up to the last RPC that has one."""
+    left_out = max(rpcs - len(deadlines), 0)
+    return np.append(deadlines, np.full(left_out, -1)) if left_out else deadlines
 
 
 _TEXTS = ("lookup_names", "goaway_reasons", "paths", "addresses", "errors", "agents")

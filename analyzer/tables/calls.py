@@ -1,7 +1,5 @@
 """RPCs with their messages, methods, delays and failures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -87,6 +85,10 @@ class Failures(Struct, frozen=True, eq=False):
     silence_to_packet: Annotated[Counts, "packet that ended it"]
     headers_packet: Annotated[Counts, "packet with the end of the last header block of its response, 0 for none"]
     headers_time_ns: Annotated[Ints, "time of that packet"]
+    cut_request_bytes: Annotated[Counts, "length by its prefix of a request message that was not whole, 0 for none"]
+    cut_response_bytes: Annotated[Counts, "length by its prefix of a response message that was not whole, 0 for none"]
+    cut_response_packet: Annotated[Counts, "packet of that response message's first byte, 0 for none"]
+    cut_response_time_ns: Annotated[Ints, "time of that packet, -1 for none"]
 
 
 class Repeats(Struct, frozen=True, eq=False):

@@ -1,7 +1,5 @@
 """Types of columns, and the constants that columns refer to."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

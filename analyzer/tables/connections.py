@@ -1,7 +1,5 @@
 """Connections, and what is known of each: packets by direction, idle times, TLS records, methods."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Struct
@@ -121,6 +119,7 @@ class Directions(Struct, frozen=True, eq=False):
     header_block_bytes: Annotated[Sizes, "payload bytes of the header frames, compressed as sent"]
     messages: Annotated[Counts, "whole gRPC messages"]
     message_bytes: Annotated[Sizes, "bytes of the messages without prefixes"]
+    longest_message_bytes: Annotated[Counts, "bytes of the longest of them"]
     message_packets: Annotated[Counts, "packets in which a message ended"]
     first_message_time_ns: Annotated[Ints, "end of the first message"]
     last_message_time_ns: Annotated[Ints, "end of the last message"]

@@ -4,8 +4,6 @@ A damaged clock can put times of a capture centuries apart, and every RPC counts
 traces have 64 bits: a sum that wraps around would be wrong, even negative.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy.typing as npt

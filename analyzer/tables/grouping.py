@@ -1,13 +1,19 @@
 """Group rows with one sort: a search per group would cost groups times rows, and both may be many."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from . import Ints
+
+_Table = TypeVar("_Table", bound=Struct)
+
+
+def take_rows(table: _Table, rows: Any) -> _Table:
+    """Take some rows of a table: a slice, their numbers, or a mask."""
+    return type(table)(*(getattr(table, name)[rows] for name in table.__struct_fields__))
 
 
 def group_rows(numbers: npt.NDArray[Any]) -> dict[int, Ints]:

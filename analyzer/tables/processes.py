@@ -1,7 +1,5 @@
 """What the recorded host did in the intervals in which it had to act, as its scheduler recorded it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -36,10 +34,6 @@ class Acts(Struct, frozen=True, eq=False):
     packet: Annotated[Counts, "packet that ended it"]
     process: Annotated[Ints, "process that sent the packet, 0 when it is not known"]
     parts: Annotated[Ints, "nanoseconds by `PARTS`, which add up to the duration; shape (intervals, parts)"]
-
-    def choose(self, chosen: Any) -> Acts:
-        """Choose rows by a mask or row numbers."""
-        return Acts(*(getattr(self, name)[chosen] for name in self.__struct_fields__))
 
 
 class Steps(Struct, frozen=True, eq=False):

@@ -1,7 +1,5 @@
 """Blocked intervals, and which of their congestion windows are measured."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Combine two captures of the same connections, taken at two places: one clock, one-way delays, lost packets."""
 
-from __future__ import annotations
-
 from .clock import NoClock
 from .places import vantages
 from .split import SPLIT_CAUSES

@@ -7,8 +7,6 @@ section 8). The drift is the one with the largest smallest round trip (the sum o
 wrong drift makes some packets seem too fast (Paxson 1998; Moon, Skelly and Towsley 1999).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

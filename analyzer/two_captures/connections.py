@@ -5,8 +5,6 @@ hardly repeat, so connections also match through address translation (NAT). Wher
 ranges of sequence numbers must overlap; with NAT, packets must have equal sequence and acknowledgement numbers.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
@@ -15,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..tables import Ints
+from ..tables.grouping import take_rows
 from .recorded import Recorded, Trace
 
 _SHARED_PACKETS = 4
@@ -165,14 +164,14 @@ def _numbers(recorded: Recorded, used: set[int]) -> tuple[Ints, Ints, Ints]:
     left_over = np.ones(len(recorded.tables.connections.protocol), dtype=bool)
     left_over[list(used)] = False
     rows = np.flatnonzero((recorded.trace.length > 0) & left_over[recorded.trace.connection])
-    some: Trace = recorded.trace.at(rows)
+    some: Trace = take_rows(recorded.trace, rows)
     numbers, unique = np.unique(on_the_wire(recorded, rows), return_index=True)
     return numbers, some.connection[unique], some.direction[unique].astype(np.int64)
 
 
 def on_the_wire(recorded: Recorded, rows: Ints) -> Ints:
     """Return sequence number (high 32 bits) and acknowledgement number (low) of packets, as they were on the wire."""
-    some, connections = recorded.trace.at(rows), recorded.tables.connections
+    some, connections = take_rows(recorded.trace, rows), recorded.tables.connections
     bases = np.stack([connections.client_sequence, connections.server_sequence]).astype(np.int64)
     seq = (bases[some.direction, some.connection] + some.seq) & 0xFFFF_FFFF
     ack = (bases[1 - some.direction, some.connection] + some.ack) & 0xFFFF_FFFF

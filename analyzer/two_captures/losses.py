@@ -1,12 +1,10 @@
 """Find packets that one end sent and the other end's capture lacks, and their retransmissions."""
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 
-from ..tables import Ints
-from .matching import Crossing, Mask, places
+from ..tables import Ints, Mask
+from .matching import Crossing, places
 from .recorded import RETRANSMISSION, Trace
 
 _LONGEST = 65_535

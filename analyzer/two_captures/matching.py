@@ -7,15 +7,14 @@ Segments that offload merged or split are matched by their bytes: a received pac
 holds its last byte.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..tables import Ints
+from ..tables import Ints, Mask
+from ..tables.grouping import take_rows
 from .connections import Pair
 from .recorded import Recorded, Trace
 
@@ -31,8 +30,6 @@ _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 _EARLY_NS = 100_000
 """Most by which a packet matched by time may seem faster than the fastest known one (heuristic: clock jitter)."""
 
-Mask = npt.NDArray[np.bool_]
-
 
 def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Trace, Trace]:
     """Select both captures' packets of shared connections; connection, direction and offsets are those of `first`."""
@@ -42,8 +39,8 @@ def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Tra
     for pair in pairs:
         rows[pair.second], swapped[pair.second], mine[pair.first] = pair.first, pair.swapped, True
         shift[:, pair.second] = pair.shift
-    left = first.trace.at(np.flatnonzero(mine[first.trace.connection]))
-    theirs = second.trace.at(np.flatnonzero(rows[second.trace.connection] >= 0))
+    left = take_rows(first.trace, np.flatnonzero(mine[first.trace.connection]))
+    theirs = take_rows(second.trace, np.flatnonzero(rows[second.trace.connection] >= 0))
     direction = theirs.direction ^ swapped[theirs.connection].astype(np.uint8)
     right = Trace(
         packet=theirs.packet,

@@ -5,8 +5,6 @@ consist of shifted copies of another one with other addresses; its pieces hold t
 copies, both directions are shifted by the same time; between two places they are not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack

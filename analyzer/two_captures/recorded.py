@@ -1,12 +1,9 @@
 """Read a capture for matching: its tables, and a few columns of its packets and frames."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
@@ -43,10 +40,6 @@ class Trace(Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         """Count the packets."""
         return len(self.packet)
-
-    def at(self, rows: npt.NDArray[Any]) -> Trace:
-        """Select some of the packets."""
-        return Trace(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
 class StreamFrames(Struct, frozen=True, eq=False):

@@ -1,7 +1,5 @@
 """Relate two captures of the same connections: which is the client's, one clock, packets that crossed or were lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,11 +11,12 @@ from msgspec.structs import replace
 from ..model.ends import ClockSource
 from ..sidecar.read import Mismatch, Sidecar, add_clock_errors, check_match, have_one_clock
 from ..summary.figures import HTTP1, HTTP2, TLS
-from ..tables import Ints
+from ..tables import Ints, Mask
+from ..tables.grouping import take_rows
 from .clock import Clock, NoClock, fit
 from .connections import Pair, pairs
 from .losses import Losses, losses
-from .matching import Crossing, Mask, align, alike, cross
+from .matching import Crossing, align, alike, cross
 from .recorded import RETRANSMISSION, Recorded, Trace
 
 _CLEAR_NS = 100_000
@@ -150,7 +149,7 @@ def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...], *, as_
 def _split_ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
     """Split packets into those from the client's capture point to the server's, and those back."""
     back = trace.direction.astype(bool) ^ turned[trace.connection]
-    return trace.at(~back), trace.at(back)
+    return take_rows(trace, ~back), take_rows(trace, back)
 
 
 def _find_first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:

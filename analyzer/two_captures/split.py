@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.budget import CAUSES
-from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints
+from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints, Mask
+from ..tables.grouping import take_rows
 from .connections import Pair
-from .matching import Mask
 from .recorded import Recorded, StreamFrames
 
 SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
@@ -196,13 +196,9 @@ def _of_rpcs(recorded: Recorded, rows: Ints) -> tuple[StreamFrames, Ints]:
     found = np.flatnonzero(keys[order][at] == wanted) if len(keys) else np.zeros(0, dtype=np.int64)
     which = order[at[found]]
     by_rpc = np.argsort(which * 2 + frames.direction[found], kind="stable")
-    return _at(frames, found[by_rpc]), which[by_rpc]
+    return take_rows(frames, found[by_rpc]), which[by_rpc]
 
 
 def _only(frames: tuple[StreamFrames, Ints], known: Mask) -> tuple[StreamFrames, Ints]:
     keep = known[frames[1]]
-    return _at(frames[0], keep), frames[1][keep]
-
-
-def _at(frames: StreamFrames, rows: Ints | Mask) -> StreamFrames:
-    return StreamFrames(*(getattr(frames, name)[rows] for name in StreamFrames.__struct_fields__))
+    return take_rows(frames[0], keep), frames[1][keep]

@@ -1,7 +1,5 @@
 """Combine two captures: the analysis of the client's capture, and what the server's capture adds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
@@ -20,9 +18,10 @@ from ..model.analysis import Analysis, Apart, Quantiles
 from ..model.ends import ClockFacts, Ends, EndsCapture, EndsConnection, EndsMethod, LostPacket, Way
 from ..model.finding import Finding
 from ..summary.figures import TLS, may_have_rpcs
+from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import totals_ns
-from ..tables.grouping import group_rows
+from ..tables.grouping import group_rows, take_rows
 from .clock import NoClock
 from .connections import Pair
 from .losses import Losses
@@ -207,7 +206,7 @@ class _Received(Struct, frozen=True, eq=False):
 
 def _take_received(way: Crossing) -> _Received:
     found = way.origin >= 0
-    return _Received(way.received.packet[found], way.sent.at(way.origin[found]))
+    return _Received(way.received.packet[found], take_rows(way.sent, way.origin[found]))
 
 
 def _index_by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothing: int) -> Ints:
@@ -216,24 +215,11 @@ def _index_by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothin
     return cells
 
 
-def _compute_quantiles(delay: Ints) -> Quantiles | None:
-    """Compute quantiles by nearest rank."""
-    if not len(delay):
-        return None
-    ordered = np.sort(delay)
-    ranks = {name: int(np.ceil(q * len(ordered))) - 1 for name, q in _RANKS.items()}
-    values = {name: int(ordered[max(rank, 0)]) for name, rank in ranks.items()}
-    return Quantiles(min=int(ordered[0]), max=int(ordered[-1]), mean=int(ordered.sum() // len(ordered)), **values)
-
-
-_RANKS: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-
-
 def _describe_way(crossing: Crossing, missing: Losses) -> Way:
     sent = crossing.sent
     delay = crossing.delay[crossing.origin >= 0]
     return Way(
-        delay_ns=_compute_quantiles(delay) or Quantiles(0, 0, 0, 0, 0, 0, 0),
+        delay_ns=make_quantiles(quantiles_of(delay)) or Quantiles(0, 0, 0, 0, 0, 0, 0),
         packets=len(sent),
         lost_packets=len(missing.lost),
         lost=tuple(
@@ -277,7 +263,8 @@ def _group_by_connection(crossing: Crossing, missing: Losses) -> dict[int, _OneW
     lost = np.bincount(crossing.sent.connection[missing.lost], minlength=int(rows.max(initial=0)) + 1)
     pieces = np.split(delay[order], first[1:])
     known = {
-        int(row): _OneWay(_compute_quantiles(piece), int(lost[row])) for row, piece in zip(rows, pieces, strict=False)
+        int(row): _OneWay(make_quantiles(quantiles_of(piece)), int(lost[row]))
+        for row, piece in zip(rows, pieces, strict=False)
     }
     return {row: _OneWay(None, int(number)) for row, number in enumerate(lost) if number} | known
 

@@ -3,8 +3,6 @@
 Pure functions on rows: `records.py` defines the rows, `rules.py` explains why two readings differ.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Differences of two readings of a capture, and the joined rows that they are found in."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Literal

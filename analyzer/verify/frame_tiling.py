@@ -4,8 +4,6 @@ HTTP/2 frames follow each other without a gap (RFC 9113 section 4.1), so the len
 the sequence numbers of its packets must agree to the byte. A reading with wrong frame boundaries does not add up.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Look up earlier packets of a connection without scanning all packets."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """One program's reading of a capture, as rows that can be compared with another program's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

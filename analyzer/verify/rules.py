@@ -3,14 +3,12 @@
 A rule without evidence must return None: an unexplained difference is a bug of one of the two programs.
 """
 
-from __future__ import annotations
-
 from .difference import SENT_BEFORE, Matter, Right, Why
 from .frame_tiling import FRAME_HEADER, PREFACE, Direction, Run
 from .packet_index import PacketIndex
 from .records import Frame, Packet, Status
 
-_HEADERS, _RST_STREAM, _GOAWAY = 1, 3, 7
+_DATA, _HEADERS, _RST_STREAM, _GOAWAY = 0, 1, 3, 7
 _END_STREAM = 1
 _TYPES = 10
 """Frame types of RFC 9113."""
@@ -196,6 +194,8 @@ class Rules:
             return self.our_frame(missed[0])
         if trailers:
             return self._trailers_without_status(mine)
+        if why := self._http_status(mine) or self._stream_end(mine, frames):
+            return why
         reset = next((f for f in frames if f.kind == _RST_STREAM and f in matter.their_frames_set), None)
         if reset:
             text = (
@@ -212,11 +212,9 @@ class Rules:
 
     def _trailers_without_status(self, mine: Status) -> Why | None:
         """Explain trailers that both list but in which Wireshark finds no `grpc-status`."""
+        if why := self._http_status(mine):
+            return why
         matter = self.matter
-        http = matter.http_statuses.get((mine.connection, mine.stream))
-        if http and http.value != "200":
-            text = f"the response has HTTP status {http.value} and no grpc-status; gRPC maps it to {mine.value}"
-            return Why("http-status", "both", text)
         direction = matter.directions.get((mine.connection, 1))
         complete = matter.ours.connections[mine.connection].complete
         if not complete or (direction and direction.holes):
@@ -224,6 +222,21 @@ class Rules:
             text = f"{since}: Wireshark's HPACK table lacks entries, so it shows no header that uses them"
             return Why("hpack-history", "grpcdiag", text)
         return None
+
+    def _http_status(self, mine: Status) -> Why | None:
+        http = self.matter.http_statuses.get((mine.connection, mine.stream))
+        if not http or http.value == "200" or http.packet > mine.packet:
+            return None
+        text = f"the response has HTTP status {http.value} and no grpc-status; gRPC maps it to {mine.value}"
+        return Why("http-status", "both", text)
+
+    def _stream_end(self, mine: Status, frames: list[Frame]) -> Why | None:
+        """Explain a stream that its server ended by DATA; gRPC-Web has its trailers there, and another status."""
+        ends = (f for f in frames if f.direction == 1 and f.kind == _DATA and f.flags & _END_STREAM)
+        end = next((frame for frame in ends if frame.packet <= mine.packet), None)
+        if not end or mine.value != "UNKNOWN":
+            return None
+        return Why("no-trailers", "both", f"the stream ended in #{end.packet} without trailers: {mine.value}")
 
     def _their_status(self, other: Status) -> Why | None:
         matter, key = self.matter, (other.connection, other.stream)

@@ -11,8 +11,6 @@ over packets out of order are put together, but not where the capture lacks byte
 for them to the end of the connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Order the events of one connection (bursts, blocked intervals, silences), and fold their repetitions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +11,6 @@ from .. import _core
 from ..tables import DIRECTIONS, Ints, Packets, Waits
 from ..tables.durations import total_ns
 from .excerpt import Excerpt
-
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Read one connection of a capture: its frames and packets within a time range."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
@@ -16,13 +14,13 @@ from ..decode.runner import DecodeOptions, Progress, Run
 from ..selection.narrow import select_rpcs
 from ..selection.selection import Moment, Selection, after_first
 from ..summary.figures import why_no_grpc
-from ..tables import Frames, Ints, Packets, Tables, tables_of
+from ..tables import Frames, Ints, Mask, Packets, Tables, tables_of
+from ..tables.grouping import take_rows
 
 _SLACK_NS = 1_000_000_000
 """Most by which a packet's time may lie before that of earlier packets for a range to contain it."""
 
 _Row = TypeVar("_Row", Frames, Packets)
-_Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,15 @@ class _Kept:
     def __init__(self, kind: type[Frames] | type[Packets]) -> None:
         self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in kind.__struct_fields__}
 
-    def add(self, columns: Mapping[str, Any], mask: _Mask) -> None:
+    def add(self, columns: Mapping[str, Any], mask: Mask) -> None:
         if mask.any():
             for name, kept in self.pieces.items():
                 kept.append(columns[name][mask])
 
-    def table(self, kind: type[_Row], columns: Mapping[str, Any]) -> _Row:
-        """Make the table; `columns` gives the types if it has no rows."""
-        return kind(**{n: np.concatenate(kept) if kept else columns[n][:0] for n, kept in self.pieces.items()})
+    def table(self, like: _Row) -> _Row:
+        """Make the table; `like` gives the types if it has no rows."""
+        columns = {n: np.concatenate(kept) if kept else getattr(like, n)[:0] for n, kept in self.pieces.items()}
+        return type(like)(**columns)
 
 
 class _Filter:
@@ -93,8 +92,8 @@ class _Filter:
             mask &= frames["stream"] == self.stream
         self.frames.add(frames, mask)
 
-    def _mine(self, columns: Mapping[str, Any], first: str, last: str) -> _Mask:
-        mask: _Mask = columns["connection"] == self.connection
+    def _mine(self, columns: Mapping[str, Any], first: str, last: str) -> Mask:
+        mask: Mask = columns["connection"] == self.connection
         if self.first_ns is None or self.first_ns < 0:
             return mask
         if self.begin is not None:
@@ -168,27 +167,16 @@ def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:
     first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
     start = first if wanted.begin is None else first + after_first(wanted.begin, first)
     end = last if wanted.end is None else first + after_first(wanted.end, first)
-    frames = wanted.frames.table(Frames, _columns(tables.frames))
-    packets = wanted.packets.table(Packets, _columns(tables.packets))
+    frames = wanted.frames.table(tables.frames)
+    packets = wanted.packets.table(tables.packets)
     return Excerpt(
         tables=tables,
         connection=wanted.connection,
         stream=wanted.stream,
         start_ns=start,
         end_ns=end,
-        frames=rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
-        packets=rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
+        frames=take_rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
+        packets=take_rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
         rpc=rpc,
         streams=wanted.streams,
     )
-
-
-def _columns(table: Frames | Packets) -> dict[str, npt.NDArray[Any]]:
-    return {name: getattr(table, name) for name in table.__struct_fields__}
-
-
-def rows(table: _Row, mask: _Mask) -> _Row:
-    """Select the rows of a table for which the mask is true."""
-    if mask.all():
-        return table
-    return type(table)(**{name: column[mask] for name, column in _columns(table).items()})

@@ -1,7 +1,5 @@
 """Collect what a bug report shows besides the analysis: packets as evidence, the workload, one example."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 

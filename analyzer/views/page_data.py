@@ -5,8 +5,6 @@ bound (the longest, the failed, and an even sample of the others), and frames an
 and in the slowest RPCs. `halve_page_data` halves these rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, Unpack
 
@@ -20,7 +18,8 @@ from ..decode.disk_columns import gathered
 from ..decode.runner import DecodeOptions, Progress
 from ..hops.look import find_legs
 from ..model.analysis import Analysis
-from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
+from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, Ints, Tables
+from ..tables.grouping import take_rows
 from ..tables.processes import Processes
 from .pictures import Picture, draw_pictures
 from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
@@ -194,11 +193,11 @@ def halve_page_data(page: PageData) -> PageData:
     return replace(
         page,
         spans=spans,
-        packets=_rows(page.packets, kept),
-        frames=_rows(frames, of_frames & (np.cumsum(of_frames) <= len(of_frames) // 2)),
-        rpcs=_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2)),
-        waits=_rows(waits, _longest(waits.duration_ns, len(waits.stream) // 2)),
-        steps=_rows(page.steps, page.steps.interval < page.acts // 2),
+        packets=take_rows(page.packets, kept),
+        frames=take_rows(frames, of_frames & (np.cumsum(of_frames) <= len(of_frames) // 2)),
+        rpcs=take_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2)),
+        waits=take_rows(waits, _longest(waits.duration_ns, len(waits.stream) // 2)),
+        steps=take_rows(page.steps, page.steps.interval < page.acts // 2),
         acts=page.acts // 2,
     )
 
@@ -291,7 +290,7 @@ def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
         shares=np.rint(budgets / total * 1000).clip(0, 1000).astype(np.int64),
         **{name: gathered(getattr(rpcs, name), kept) for name in names},
     )
-    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+    return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
 def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_]:
@@ -325,8 +324,8 @@ def _waits(tables: Tables, zero: int, most: int) -> PageWaits:
     w = tables.waits
     names = set(PageWaits.__struct_fields__) - {"start_ns"}
     table = PageWaits(start_ns=w.start_time_ns - zero, **{name: getattr(w, name) for name in names})
-    table = _rows(table, _longest(w.duration_ns, most))
-    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+    table = take_rows(table, _longest(w.duration_ns, most))
+    return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
 def _frames(tables: Tables, zero: int) -> PageFrames:
@@ -337,7 +336,7 @@ def _frames(tables: Tables, zero: int) -> PageFrames:
         duration_ns=np.maximum(f.last_time_ns - f.first_time_ns, 0),
         **{name: getattr(f, name) for name in names},
     )
-    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+    return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
 def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> PagePackets:
@@ -351,11 +350,3 @@ def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> PagePacke
         server_in_flight=flights[1],
         **{name: getattr(p, name) for name in names},
     )
-
-
-def _rows(table: _Table, rows: Column) -> _Table:
-    """Select rows of a table by mask or number."""
-    return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
-
-
-__all__ = ["BOUNDS", "WINDOW_NOT_KNOWN", "Bounds", "PageData", "collect_page_data", "halve_page_data"]

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run
 from ..model.analysis import Analysis
-from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
+from ..tables import BEGUN_BEFORE, Frames, Ints, Mask, Packets, Tables, table_of, tables_of
 from ..tables.grouping import group_rows
 
-_Mask = npt.NDArray[np.bool_]
 _SHIFT = 33
 """Packet numbers have 32 bits: `connection << 33 | packet` sorts by connection, then by packet."""
 _SLOWEST_PER_METHOD = 3
@@ -73,7 +72,7 @@ class Spans(Struct, frozen=True, eq=False):
         none = np.zeros(0, dtype=np.int64)
         return Spans(none, none, none, none, whole=True)
 
-    def holds(self, connection: npt.NDArray[Any], first: npt.NDArray[Any], last: npt.NDArray[Any]) -> _Mask:
+    def holds(self, connection: npt.NDArray[Any], first: npt.NDArray[Any], last: npt.NDArray[Any]) -> Mask:
         """Mark rows, given by connection, first and last packet, that overlap a range."""
         if self.whole:
             return np.ones(len(connection), dtype=bool)
@@ -164,7 +163,7 @@ class Flights:
             self._sent = np.pad(self._sent, ((0, 0), (0, more)), constant_values=-1)
             self._acked = np.pad(self._acked, ((0, 0), (0, more)), constant_values=-1)
 
-    def _first(self, mine: _Mask, group: Ints, connection: Ints, side: int) -> _Mask:
+    def _first(self, mine: Mask, group: Ints, connection: Ints, side: int) -> Mask:
         """Mark the first packet of each connection's side."""
         rows = np.flatnonzero(mine)
         first = np.zeros(len(mine), dtype=bool)

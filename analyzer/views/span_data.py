@@ -1,7 +1,5 @@
 """Read a capture for export as spans: RPCs, their turns at the server, retransmissions and PINGs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Collect the ways of recorded threads to their sends, as the HTML page draws them, bounded in number."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy as np

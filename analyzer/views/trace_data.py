@@ -1,7 +1,5 @@
 """Read a capture for a trace viewer: phases of each RPC, and bytes in flight and windows over time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack

@@ -17,7 +17,8 @@ import pytest
 from lessened import Capture, capture_of, filed
 from support import RECORDINGS, Recording
 
-from grpcdiag.analyzer.decode.decode import CaptureError, decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import CaptureError
 from grpcdiag.analyzer.tables import COMPLETE, NOT_SEEN, Tables
 
 ALL = os.environ.get("GRPCDIAG_CUTS") == "all"

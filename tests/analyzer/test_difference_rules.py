@@ -259,6 +259,24 @@ def test_a_status_by_http() -> None:
         assert told(ours, theirs, "status") == [expected]
 
 
+def test_a_status_by_http_that_a_reset_follows() -> None:
+    """A proxy answers 502 with a page, and the client resets the stream: the page is the status, not the reset."""
+    reset = frame(2, 4, kind=RST_STREAM, side=1)
+    for packet, expected in ((2, "http-status"), (3, "reset")):
+        ours = account(ANSWER, [reset], statuses=[(2, 1, "UNAVAILABLE")])
+        theirs = account(ANSWER, [reset])
+        theirs.http_statuses.append(Status(packet, 0, 1, "502"))
+        assert told(ours, theirs, "status") == [(expected, "both")]
+
+
+def test_a_stream_that_ends_without_trailers() -> None:
+    """The server's DATA ends it, and a GOAWAY follows. The trailers of gRPC-Web are in DATA: OK is not explained."""
+    end, goaway = frame(2, 1, kind=0, flags=1, side=1), frame(3, 8, kind=GOAWAY, stream=0)
+    for value, expected in (("UNKNOWN", "no-trailers"), ("OK", "connection-end")):
+        ours = account(ANSWER, [end, goaway], statuses=[(2, 1, value)])
+        assert told(ours, account(ANSWER, [end, goaway]), "status") == [(expected, "both")]
+
+
 def test_a_status_in_trailers_that_wireshark_does_not_list() -> None:
     ours = account(ANSWER, [TRAILERS], statuses=[(2, 1, "OK")])
     assert told(ours, account(ANSWER), "status") == [("lost-place", "grpcdiag")]

@@ -15,8 +15,8 @@ import pytest
 from support import RECORDED, recorded
 
 from grpcdiag.analyzer.analysis import of_tables
-from grpcdiag.analyzer.decode.decode import CaptureError, decode
-from grpcdiag.analyzer.decode.errors import EmptyCaptureError, NoGrpcError
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import CaptureError, EmptyCaptureError, NoGrpcError
 from grpcdiag.analyzer.live import LiveCapture, Window
 from grpcdiag.analyzer.model.analysis import Analysis
 
@@ -182,3 +182,27 @@ def test_a_pipe_that_stalls_is_read_as_far_as_it_goes() -> None:
         os.close(into)
         assert not live.read(60)
     os.close(output)
+
+
+@pytest.mark.parametrize("tail", [(296, 297, 298, 299), (296, 297)], ids=["with close_notify", "with FIN alone"])
+def test_the_end_of_an_idle_connection_of_tls_is_no_failure_to_connect(tmp_path: Path, tail: tuple[int, ...]) -> None:
+    """Its handshake is long past in the window of its end, which has an encrypted alert alone."""
+    data = Path(recorded("tls13-go.pcap")).read_bytes()
+    records, at = list[bytes](), 24
+    while at < len(data):
+        end = at + 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+        records.append(data[at:end])
+        at = end
+    seconds = int.from_bytes(records[0][:4], "little")
+    late = [(int.from_bytes(records[one][:4], "little") + 30).to_bytes(4, "little") + records[one][4:] for one in tail]
+    file = tmp_path / "run.pcap"
+    file.write_bytes(data[:24] + b"".join([*records[:296], *late]))
+    live = LiveCapture(str(file), history=60)
+    live.read_until((seconds + 20) * 10**9)
+    live.cut()
+    while live.read(60):
+        pass
+    live.cut()
+    window = live.window(1)
+    assert window.tables.setups.syns.tolist() == [0]
+    assert "connect-failure" not in [finding.id for finding in window.analyze().findings]

@@ -53,6 +53,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-blocked-loop": {"verdict": ["synchronised-stall"]},
     "grpcio-blocked-loop": {"verdict": ["server-concurrency-limit"]},
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
+    "grpc-java-one-thread": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 96}},
     "grpclib-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["rpc-errors", "cancelled"],
@@ -85,6 +86,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "lb-slow-backend-a": {"verdict": ["server-latency"], "must": ["server-latency"]},
     "mtu-blackhole": {"verdict": ["mtu-black-hole"], "never": ["are missing \\("]},
     "mtu-blackhole-server": {"verdict": ["mtu-black-hole"]},
+    "http-write-timeout": {"verdict": ["stream-timeout"], "never": ["without a packet"], "statuses": {"INTERNAL": 5}},
     "nghttpx": HEALTHY | {"rpcs": 800},
     "nghttpx-backendkill": {
         "verdict": ["proxy-error"],
@@ -112,6 +114,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "plateau-none-control": {"not": ["server-concurrency-limit"]},
     "retry-storm": {"verdict": ["retry-storm"], "says": ["45 calls caused 225 requests"]},
     "rst-noerror": HEALTHY | {"statuses": {"OK": 30}},
+    "tonic-limit": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 64}},
+    "tonic-server-timeout": {"verdict": ["cancelled"], "never": ["in the client"], "statuses": {"CANCELLED": 12}},
     "web-http1": {
         "verdict": ["rpc-errors"],
         "must": ["proxy-error"],

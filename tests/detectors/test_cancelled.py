@@ -34,6 +34,17 @@ def test_a_timer() -> None:
     check_evidence(found, [capture.file])
 
 
+def test_a_timer_of_the_server() -> None:
+    """`Server::timeout` of 300 ms in tonic: the server responds CANCELLED, and the client cancels nothing."""
+    files = [recorded("wild/tonic-server-timeout.pcap.zst")]
+    found = must(cancelled, decode(files))
+    assert (found.metrics["cancelled_rpcs"], found.metrics["reset_by_client_rpcs"]) == (12, 0)
+    assert found.metrics["duration_p50_ns"] == pytest.approx(302 * MS, rel=0.01)
+    assert "find that timer in the server or a proxy" in found.verdict
+    assert "client" not in found.remedies[0].knob
+    check_evidence(found, files)
+
+
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
 def test_quiet_on_real_captures(capture: Recording) -> None:
     assert told(cancelled, decode(capture.files)) is None

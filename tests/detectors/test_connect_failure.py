@@ -64,7 +64,7 @@ def test_a_refused_connection_is_reported_without_rpcs() -> None:
         ("grpcio-to-web-page", "127.0.0.1:8111 answered the HTTP/2 preface with bytes of another protocol"),
         ("grpcio-tls-to-cleartext", "127.0.0.1:8113 answered the ClientHello with HTTP/2 in the clear"),
         ("grpcio-cleartext-to-tls", "127.0.0.1:8112 closed the connection (FIN) after the HTTP/2 preface"),
-        ("grpcio-untrusted-certificate", "the client closed instead of finishing it"),
+        ("grpcio-untrusted-certificate", "the client closed without finishing it"),
     ],
 )
 def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) -> None:
@@ -78,6 +78,53 @@ def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) 
     finding = the_finding(detector, [path])
     assert finding.severity == "critical"
     evidence_is_in_the_packets(finding, [path])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("tls-client-certificate", "rejected", "it may want a client certificate"),
+        ("tls-untrusted", "abandoned", "certificate"),
+    ],
+)
+def test_an_end_that_refuses_the_other_in_tls_1_3(name: str, kind: str, words: str) -> None:
+    """A server that wants the client's certificate, and a client that does not trust the server's.
+
+    Of that client's three connections the server closed two first, so their end may be its doing.
+    """
+    path = recorded(f"wild/{name}.pcap.zst")
+    finding = the_finding(detector, [path])
+    assert finding.severity == "critical"
+    assert finding.metrics[f"{kind}_attempts"] == finding.metrics["attempts"]
+    assert words in finding.verdict
+    assert len(finding.verdict.split()) <= 30
+    assert words in json.loads(grpcdiag("analyze", path, "--json").text)["verdict"]["text"]
+    evidence_is_in_the_packets(finding, [path])
+
+
+@pytest.mark.parametrize(("records", "fires"), [(1, True), (2, False)])
+def test_a_server_that_sent_more_than_an_alert_had_spoken_http2(records: int, fires: bool) -> None:
+    tables = decode([recorded("wild/tls-client-certificate.pcap.zst")])
+    server = tables.records.direction == 1
+    more = changed(tables, "records", records=np.where(server, records, tables.records.records))
+    assert bool(list(detector.detect(more, detector.Limits()))) == fires
+
+
+@pytest.mark.parametrize(("closed_by", "later_ns", "fires"), [(1, 0, True), (0, 0, False), (1, 2_000_000_000, False)])
+def test_an_alert_behind_the_client_s_end_or_later_says_goodbye(closed_by: int, later_ns: int, fires: bool) -> None:
+    tables = decode([recorded("wild/tls-client-certificate.pcap.zst")])
+    c = tables.connections
+    other = changed(
+        tables,
+        "connections",
+        closed_by=np.full(len(c.closed_by), closed_by),
+        closed_time_ns=c.closed_time_ns + later_ns,
+    )
+    assert bool(list(detector.detect(other, detector.Limits()))) == fires
+
+
+def test_tls_that_carried_anything_is_no_failure() -> None:
+    assert found(detector, [recorded("tls13-go.pcap")]) is None
 
 
 @pytest.mark.parametrize("name", FIRES_ON)

@@ -56,7 +56,7 @@ def test_calls_that_all_fail_at_their_fifth_attempt() -> None:
     assert (finding.metrics["attempts_per_call"], finding.metrics["most_attempts"]) == (5.0, 5)
     for number, ms in ((1, 50), (2, 100), (3, 200), (4, 400)):  # varied by 20 % each way (gRFC A6)
         assert 0.8 * ms * MS < int(finding.metrics[f"back_off_{number}_p50_ns"]) < 1.2 * ms * MS
-    assert "45 of 45 retried calls failed after the last attempt" in finding.explanation
+    assert "45 of 45 retried calls failed in the end" in finding.explanation
     assert analysis.verdict.finding == detector.ID
     assert "45 calls caused 225 requests" in analysis.verdict.text
     assert next(f for f in analysis.findings if f.id == "rpc-errors").part_of == detector.ID

@@ -82,6 +82,23 @@ def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -
     assert f"{words} " in found.verdict
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "remedy"),
+    [
+        ("caddy-backendkill", "most by END_STREAM without trailers", "the log of caddy"),
+        ("grpc-ruby-pool", "most with RESOURCE_EXHAUSTED", "the server's quota or thread pool"),
+    ],
+)
+def test_where_to_look(name: str, words: str, remedy: str) -> None:
+    """Caddy lost its backend and sent no status; a Ruby server had no free thread for calls of 13 bytes."""
+    files = [recorded(f"wild/{name}.pcap.zst")]
+    found = must(rpc_errors, decode(files))
+    assert words in found.title
+    assert words in found.verdict
+    assert found.remedies[0].knob.startswith(remedy)
+    check_evidence(found, files)
+
+
 def test_failed_rpcs_are_found_once_for_each_tables() -> None:
     tables = decode(recording("rpc-errors").files)
     assert _failures.failed(tables) is _failures.failed(tables)
@@ -98,7 +115,12 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
     kept = np.flatnonzero(grown.status != 0)[:100_000]
     assert len(kept) == 100_000
     everything = changed(
-        replace(tables, rpcs=grown, methods=tuple(replace(m, rpcs=m.rpcs * many) for m in tables.methods)),
+        replace(
+            tables,
+            rpcs=grown,
+            deadlines=np.tile(tables.deadlines, many),
+            methods=tuple(replace(m, rpcs=m.rpcs * many) for m in tables.methods),
+        ),
         "failures",
         rpc=kept,
         reset_by=np.full(len(kept), 2),

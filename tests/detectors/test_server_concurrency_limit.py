@@ -17,7 +17,14 @@ from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/plateau", "wild/grpcio-workers", "wild/grpcio-blocked-loop", "wild/grpc-go-lock"]
+FIRES_ON = [
+    "wild/plateau",
+    "wild/grpcio-workers",
+    "wild/grpcio-blocked-loop",
+    "wild/grpc-go-lock",
+    "wild/grpc-java-one-thread",
+    "wild/tonic-limit",
+]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/plateau-none-control",
@@ -74,6 +81,21 @@ def test_one_call_at_a_time_in_any_order(name: str) -> None:
     assert (finding.metrics["limit"], finding.metrics["most_open_calls"]) == (1, 12)
     assert 20 * MS < int(finding.metrics["service_time_p50_ns"]) < 22 * MS
     assert "event loop" in finding.verdict
+
+
+@pytest.mark.parametrize(("queued", "fires"), [(3.1, True), (3.3, False)])
+def test_the_first_call_of_a_cold_server(queued: float, fires: bool) -> None:
+    """A Java server with one thread: the first call takes 126 ms, others 51 ms, and the median response is 406 ms."""
+    finding = found(detector, [recorded("wild/grpc-java-one-thread.pcap.zst")], queued=queued)
+    assert (finding and finding.metrics["limit"]) == (1 if fires else None)
+    assert not finding or finding.remedies[0].implementation == "grpc-java"
+
+
+def test_calls_that_overtake_others_are_no_evidence() -> None:
+    """A limit of two in tonic lets the last of eight calls go first, so its place was never freed."""
+    finding = the_finding(detector, [recorded("wild/tonic-limit.pcap.zst")])
+    assert finding.metrics["limit"] == 2
+    assert "-" not in finding.evidence[-1].what.partition(",")[2]
 
 
 @pytest.mark.parametrize(("even", "fires"), [(0.9, True), (0.99, False)])

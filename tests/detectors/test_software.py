@@ -7,7 +7,7 @@ from support import recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.detectors import _settings, _software, _software_settings
+from grpcdiag.analyzer.detectors import _software, _software_settings
 from grpcdiag.analyzer.detectors._software_settings import STREAM_LIMIT, STREAM_WINDOW, list_software_settings
 from grpcdiag.analyzer.model.finding import Remedy
 
@@ -48,21 +48,21 @@ def test_every_setting_is_of_software_that_is_recognised() -> None:
 
 
 def test_settings_of_the_software_that_was_seen_come_first() -> None:
-    first = list_software_settings("nginx/1.22.1", STREAM_LIMIT, 1)[0]
+    first = list_software_settings(STREAM_LIMIT, "nginx/1.22.1", 1)[0]
     assert (first.implementation, first.knob) == ("nginx", "http2_max_concurrent_streams n")
-    assert {r.implementation for r in list_software_settings("grpc-java-okhttp/1.68.1", STREAM_WINDOW, 0)} == {
+    assert {r.implementation for r in list_software_settings(STREAM_WINDOW, "grpc-java-okhttp/1.68.1", 0)} == {
         "grpc-java-okhttp",
         "envoy",
     }
-    assert len(list_software_settings(None, STREAM_WINDOW, 0)) == len(_software_settings.COMMON)
+    assert len(list_software_settings(STREAM_WINDOW, None, 0)) == len(_software_settings.COMMON)
 
 
 def test_software_without_a_known_setting_is_named() -> None:
-    assert list_software_settings("caddy", STREAM_LIMIT, 1)[0].knob == "no setting is known"
-    sorted_ = _settings.sort_by_implementation([Remedy("grpc-go", "a", "b")], "nginx/1")
+    assert list_software_settings(STREAM_LIMIT, "caddy", 1)[0].knob == "no setting is known"
+    sorted_ = _software.sort_by_implementation([Remedy("grpc-go", "a", "b")], "nginx/1")
     assert [remedy.implementation for remedy in sorted_] == ["nginx", "grpc-go"]
     general = [Remedy("any gRPC implementation", "a", "b")]
-    assert list(_settings.sort_by_implementation(general, "nginx/1")) == general
+    assert list(_software.sort_by_implementation(general, "nginx/1")) == general
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,14 @@ QUIET_ON = [
         ("nginx-readtimeout", 40, "silence", 325, "grpc_read_timeout"),
         ("route-timeout", 10, "duration", 3_021, "route.timeout"),
         ("stream-idle-timeout", 6, "silence", 3_010, "grpc_read_timeout"),
+        ("http-write-timeout", 5, "duration", 2_002, "http.Server.WriteTimeout"),
     ],
 )
 def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, setting: str) -> None:
-    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, and 3 s (grpc_read_timeout)."""
+    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, 3 s (grpc_read_timeout) and 2 s of age.
+
+    In the last, messages are 200 ms apart: the longest silence is as alike as the duration, but streams survived it.
+    """
     path = recorded(f"wild/{name}.pcap.zst")
     finding = the_finding(detector, [path])
     assert (finding.metrics["ended_rpcs"], finding.metrics["measures"]) == (ended, measures)
@@ -145,7 +149,7 @@ def test_a_default_that_is_near_is_named() -> None:
 def test_every_timer_has_a_source_and_a_version() -> None:
     for timer in _timers.TIMERS:
         assert timer.source
-        assert timer.measures in (_timers.SILENCE, _timers.DURATION)
+        assert timer.measures in (_timers.SILENCE, _timers.DURATION, _timers.CONNECT)
     assert {timer.software for timer in _timers.TIMERS} <= set(_software.SOFTWARE)  # others would never be shown
 
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture_file::Packet;
 use crate::limits;
 use crate::packet::{Address, Dissector, Outcome, Segment};
+use crate::state_fields;
 
 /// Pauses that are looked at, nanoseconds: 100 ms (heuristic: NTP daemons slew smaller offsets, ntpd(8) up to 128 ms).
 const LEAST: i64 = 100_000_000;
@@ -38,6 +39,7 @@ pub struct Step {
 /// What is known of the clock so far.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Clock {
+    #[serde(deserialize_with = "state_fields::at_most::<{ FLOWS }, _, _>")]
     flows: Vec<Flow>,
     /// Time of the packet before, as recorded.
     last: i64,

@@ -17,6 +17,7 @@ mod python;
 pub mod rows;
 pub mod run;
 pub mod scrub;
+pub mod state_fields;
 pub mod store;
 pub mod tcp;
 pub mod tls;

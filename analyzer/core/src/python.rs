@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::capture_file::{CaptureReader, Packet, Source};
+use crate::capture_file::{self, CaptureReader, Packet, Source};
 use crate::connection::{roles, set_up};
 use crate::grpc::{protocol, repeats, status};
 use crate::http2::frame::header::FrameType;
@@ -19,6 +19,7 @@ use crate::processes::path::PARTS;
 use crate::processes::states::STATES;
 use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
+use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
 use crate::store::context::Options;
 use crate::store::spill::Spill;
@@ -52,6 +53,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TracePages>()?;
     module.add_class::<ProcessRecord>()?;
     module.add_class::<RowWriter>()?;
+    module.add_function(wrap_pyfunction!(measure_records, module)?)?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
@@ -73,6 +75,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     module.add("__build__", (option_env!("GRPCDIAG_COMMIT"), option_env!("GRPCDIAG_BUILT"), profile))
+}
+
+/// How many whole records of at most `longest` bytes begin a piece of a pcap, where the last of them begins, and where it ends.
+#[pyfunction]
+fn measure_records(piece: &[u8], is_big_endian: bool, longest: u32) -> (usize, usize, usize) {
+    capture_file::measure_records(piece, is_big_endian, longest)
 }
 
 /// What a run found, what of it is open, and what another run goes on with.
@@ -122,6 +130,8 @@ impl Run {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
         }
+        // before any file is opened: one that comes through a pipe can be read once
+        let saved = saved.map(|saved| py.detach(|| Saved::parse(&saved))).transpose().map_err(PyValueError::new_err)?;
         let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
         let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
         let own = if as_scrubbed { Vec::new() } else { py.detach(|| leading_secrets(&paths)) };
@@ -150,7 +160,7 @@ impl Run {
             spill: spilled,
         };
         let pipeline = match saved {
-            Some(saved) => Pipeline::resume(options, keys, &saved).map_err(PyValueError::new_err)?,
+            Some(saved) => Pipeline::resume(options, keys, saved),
             None if resumes => Pipeline::resumable(options, keys),
             None => Pipeline::with_keys(options, keys),
         };

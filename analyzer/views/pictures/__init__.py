@@ -1,7 +1,5 @@
 """One picture per finding: which kind shows it, and the bounded data of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of calls: open streams under their limit, idle gaps, and calls behind a lost packet."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...model.budget import CAUSES

@@ -1,7 +1,5 @@
 """Pictures of connections: how each is opened and used, and how long its packets are queued."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...tables import Ints

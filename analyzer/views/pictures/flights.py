@@ -1,7 +1,5 @@
 """Pictures of bytes in flight under the window that limits them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...model.budget import CAUSES

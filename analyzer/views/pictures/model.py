@@ -1,7 +1,5 @@
 """What a picture is made of: a range of time, and series of points in one of a few forms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 

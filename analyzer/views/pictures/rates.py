@@ -1,7 +1,5 @@
 """Pictures of packets per second by what they carry, and of requests by the packet that carries them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

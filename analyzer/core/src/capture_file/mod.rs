@@ -49,6 +49,7 @@ pub use copy::{Copies, Copy};
 pub use error::{OpenError, OpenErrorKind};
 pub use info::{CaptureInfo, Damage, FileInfo, Format, Interface, Secrets};
 pub use input::{ByteStream, Source};
+pub use pcap::measure_records;
 
 use file::CaptureFile;
 use input::Opened;

@@ -232,6 +232,22 @@ impl PcapFile {
     }
 }
 
+/// How many whole records of at most `longest` bytes begin a piece of a pcap, where the last of them begins, and where it ends.
+pub fn measure_records(piece: &[u8], is_big_endian: bool, longest: u32) -> (usize, usize, usize) {
+    let order = if is_big_endian { Order::Big } else { Order::Little };
+    let (mut count, mut last, mut end) = (0, 0, 0);
+    while let Some(rest) = piece.get(end..)
+        && let Some(captured) = rest.get(8..).and_then(|bytes| bytes.first_chunk()).map(|word| order.u32(*word))
+    {
+        let length = RECORD_HEADER + captured as usize;
+        if captured > longest || rest.len() < length {
+            break;
+        }
+        (count, last, end) = (count + 1, end, end + length);
+    }
+    (count, last, end)
+}
+
 fn too_many_interfaces() -> OpenErrorKind {
     OpenErrorKind::Unreadable(format!("{CAPTURE_INTERFACES} interfaces came before it"))
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::http2::connection::detect::{self, Opening};
+use crate::state_fields;
 use crate::tls::record::kind;
 
 /// Names of what the first bytes of a direction are, by `SetupRow::client_begins` and `server_begins`.
@@ -41,6 +42,7 @@ impl Beginning {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Alert {
     /// Who sent it.
+    #[serde(deserialize_with = "state_fields::side")]
     pub side: usize,
     /// What it says (RFC 8446 section 6).
     pub description: u8,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
+use crate::state_fields;
 use crate::store::budget::{Budget, Cause, LossTime};
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
@@ -66,6 +67,7 @@ pub struct Call {
     /// The request HEADERS' first byte.
     pub first: At,
     /// The side whose bytes came last.
+    #[serde(deserialize_with = "state_fields::side")]
     pub last_side: u8,
     /// The packet in which they came.
     pub last_packet: u32,
@@ -105,7 +107,8 @@ pub struct Call {
     pub silence_packets: (u32, u32),
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
-    /// When the latest request message that has no answer yet was whole; negative when there is none.
+    /// When the latest request message that has no answer yet was whole, or when its client half-closed after it;
+    /// negative when there is none.
     pub turn_since: i64,
 }
 

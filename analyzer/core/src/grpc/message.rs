@@ -65,6 +65,12 @@ impl Reader {
         }
     }
 
+    /// The length of the unfinished message, by its prefix, and the prefix's first byte; `None` where it is not known.
+    pub fn announced(&self) -> Option<(u32, At)> {
+        let length = u32::from_be_bytes([self.prefix[1], self.prefix[2], self.prefix[3], self.prefix[4]]);
+        (self.prefix_have == PREFIX_LEN && !self.lost && !self.foreign).then_some((length, self.first))
+    }
+
     /// Whether the unfinished message's length is known, and `length` bytes are what it lacks.
     pub fn lacks(&self, length: u32) -> bool {
         self.prefix_have == PREFIX_LEN && self.remaining == length

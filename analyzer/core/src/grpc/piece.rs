@@ -108,6 +108,7 @@ pub fn note_names(h2: &mut Http2, used: &mut UsedNames) {
             HeaderClass::Path(number) | HeaderClass::ConnectPath(number) => used.methods.insert(number),
             HeaderClass::UserAgent(number) | HeaderClass::Server(number) => used.agents.insert(number),
             HeaderClass::GrpcMessage(number) => used.errors.insert(number),
+            HeaderClass::Trace(number) => used.traces.insert(number),
             _ => false,
         };
     });

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use std::collections::HashMap;
 
+use crate::limits;
+use crate::state_fields;
+
 use super::message::PREFIX_LEN;
 
 /// What is known of a stream that was opened before the capture.
@@ -22,8 +25,10 @@ pub(super) struct Probe {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Before {
     /// Streams that were opened before it.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::LATE_STREAMS }, _, _>")]
     pub(super) streams: HashMap<u32, Probe, foldhash::fast::RandomState>,
     /// Methods whose names were sent before it: the table entries that tell them, and their numbers.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::METHOD_LABELS }, _, _>")]
     pub(super) labels: Vec<([u64; 2], u32)>,
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::at::At;
 use crate::limits;
+use crate::state_fields;
 use crate::store::context::Context;
 use crate::store::tables::RepeatRow;
 
@@ -16,6 +17,7 @@ pub const WITHIN: i64 = 1_000_000_000;
 /// RPCs of one connection that failed, or had an answer after such ones, and that no request has followed yet.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Repeats {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::REPEATS_OPEN }, _, _>")]
     recent: VecDeque<Ended>,
 }
 

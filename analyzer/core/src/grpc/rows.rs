@@ -40,6 +40,8 @@ fn push_failure(call: &Call, client: usize, cx: &mut Context) {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
         let (headers_time_ns, headers_packet) = call.directions[1 - client].headers;
+        let [request, response] = [client, 1 - client].map(|side| call.directions[side].reader.announced());
+        let (cut_response_packet, cut_response_time_ns) = response.map_or((0, -1), |(_, at)| (at.packet, at.time));
         cx.failures.push(FailureRow {
             rpc: call.rpc,
             reset_by,
@@ -51,6 +53,10 @@ fn push_failure(call: &Call, client: usize, cx: &mut Context) {
             silence_to_packet,
             headers_packet,
             headers_time_ns,
+            cut_request_bytes: request.map_or(0, |(length, _)| length),
+            cut_response_bytes: response.map_or(0, |(length, _)| length),
+            cut_response_packet,
+            cut_response_time_ns,
         });
         cx.failure_budgets.push(call.budget);
     }

@@ -10,6 +10,7 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 
 use crate::limits;
+use crate::state_fields;
 
 use super::call::Call;
 use super::message::PREFIX_LEN;
@@ -41,6 +42,7 @@ pub(crate) fn begins_end(kind: Kind, octets: &[u8]) -> bool {
 /// Ends of bodies as far as they came, by stream.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Tails {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::TAILS }, _, _>")]
     open: HashMap<u32, Vec<u8>, foldhash::fast::RandomState>,
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use crate::at::At;
 use crate::limits;
+use crate::state_fields;
 use crate::store::tables::{IdleRow, Idles, TurnRow};
 
 use super::call::Call;
@@ -63,6 +64,7 @@ pub struct Turns {
     /// By class of length, as far as any interval was that long.
     classes: Vec<Class>,
     /// When the last request messages began.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RECENT_REQUESTS }, _, _>")]
     requests: VecDeque<i64>,
     /// Idle intervals in `row` from which on they are remembered.
     judged: u32,

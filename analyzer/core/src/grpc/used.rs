@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
+use crate::state_fields;
 use crate::store::context::Context;
 use crate::store::tables::ConnectionMethodRow;
 
@@ -10,6 +12,7 @@ use crate::store::tables::ConnectionMethodRow;
 pub struct UsedMethods {
     latest: Option<u32>,
     /// In the order of their numbers.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::INTERNED_STRINGS + 1 }, _, _>")]
     all: Vec<u32>,
 }
 

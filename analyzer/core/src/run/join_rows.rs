@@ -71,7 +71,7 @@ fn join_directions(before: &DirectionRow, after: &DirectionRow) -> DirectionRow 
         settings_packets, data_frames, header_frames, pings, ping_acks, window_updates, settings, resets,
         header_block_bytes, messages, message_bytes, message_packets, busy_intervals, bdp_pings, keepalive_pings,
         drain_pings);
-    keep_larger!(row, before:
+    keep_larger!(row, before: (longest_message_bytes,),
         (dense_packets, dense_first_packet, dense_last_packet, dense_first_time_ns, dense_last_time_ns),
         (dense_pings, dense_ping_first_packet, dense_ping_last_packet, dense_ping_first_time_ns, dense_ping_last_time_ns),
         (dense_updates, dense_update_first_packet, dense_update_last_packet, dense_update_first_time_ns,

@@ -120,7 +120,9 @@ impl Pipeline {
         let places = self.shards.here.renumber(numbers);
         self.router.renumber(numbers, &places);
         self.shards.here.cx.strings.renumber();
-        self.shards.here.forget_names();
+        if self.shards.here.cx.strings.is_half_full() {
+            self.shards.here.forget_names();
+        }
         self.replay = Replay::new(self.shards.here.cx.options.ports.clone());
         (self.packets_before, self.shards.cut) = (packet, packet);
         self.end_time = i64::MIN; // one packet of a wrong time counts in its own piece

@@ -16,7 +16,7 @@ pub mod questions;
 pub mod replay;
 pub mod route;
 pub mod router;
-mod saved;
+pub mod saved;
 pub mod shard;
 mod shards;
 #[cfg(test)]

@@ -7,6 +7,8 @@ use crate::at::At;
 use crate::limits;
 use crate::packet::{PacketDirection, SackBlocks, Segment, TcpFlags};
 
+use crate::state_fields;
+
 use super::route::{End, Place, Route};
 
 /// A segment without payload, ends and what nobody reads.
@@ -25,6 +27,7 @@ struct Early {
     flags: TcpFlags,
     window_scale: Option<u8>,
     packet_direction: PacketDirection,
+    #[serde(deserialize_with = "state_fields::side")]
     side: u8,
     ttl: u8,
 }
@@ -35,9 +38,11 @@ pub struct Opening {
     /// Both ends, the first sender first.
     ends: [End; 2],
     /// The side that its addresses suggest as the client.
+    #[serde(deserialize_with = "state_fields::side")]
     client: u8,
     /// The connection whose place it takes.
     replaces: Option<Place>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::OPENING_SEGMENTS }, _, _>")]
     segments: Vec<Early>,
 }
 

@@ -139,6 +139,7 @@ impl Joined {
 /// Leaves out how a connection was set up if all of that lies before the window: up to packet `before`.
 fn forget_opening(ended: &mut Ended, before: u32) {
     let Ended { row, setup, .. } = ended;
+    let is_set_up = row.tls_finished_packet > 0 || setup.server_settings_packet > 0;
     let set_up = [
         setup.syn_ack_packet,
         setup.client_packet,
@@ -146,7 +147,7 @@ fn forget_opening(ended: &mut Ended, before: u32) {
         setup.client_settings_packet,
         setup.server_settings_packet,
         setup.alert_packet,
-        setup.closed_packet,
+        if is_set_up { 0 } else { setup.closed_packet }, // else its end says how the set-up failed
         row.tls_hello_packet,
         row.tls_finished_packet,
     ];

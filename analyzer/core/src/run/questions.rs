@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use crate::limits;
 use crate::packet::dns::{Datagram, Message, PORT, messages};
 use crate::packet::{Address, Segment};
+use crate::state_fields;
 use crate::store::tables::{LookupAddressRow, LookupAddresses, LookupRow, Lookups};
 
 use super::route::End;
@@ -19,6 +20,7 @@ type Key = (End, End, u16, u16, u32);
 struct Asked {
     client: Address,
     server: Address,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::DNS_ADDRESSES }, _, _>")]
     addresses: Vec<Address>,
     /// Whether only its answer shows that it was asked: segments may cut messages over TCP.
     needs_answer: bool,
@@ -28,8 +30,11 @@ struct Asked {
 /// The questions so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Questions {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::LOOKUPS }, _, _>")]
     asked: Vec<Asked>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::LOOKUPS }, _, _>")]
     names: HashMap<String, u32>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::LOOKUPS }, _, _>")]
     open: HashMap<Key, usize>,
     /// Questions that were asked when the table was full.
     pub not_listed: u64,

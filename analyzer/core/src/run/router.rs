@@ -8,6 +8,7 @@ use crate::at::At;
 use crate::connection::roles;
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
+use crate::state_fields;
 
 use super::opening::Opening;
 use super::route::{End, Place, Route};
@@ -100,20 +101,26 @@ const UNLISTED: u32 = 1 << 31;
 /// All connections by their ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Router {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS + limits::BARE_UNLISTED }, _, _>")]
     numbers: HashMap<Key, u32, foldhash::fast::RandomState>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS }, _, _>")]
     known: Vec<Known>,
     /// Ends that are known to listen.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::LISTENING_ENDS }, _, _>")]
     servers: HashSet<End, foldhash::fast::RandomState>,
     /// The connection of the last segment and its ends, its first sender before the other: most segments follow one of
     /// their own connection.
     last: Option<(End, End, u32)>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ 1 }, _, _>")]
     shards: Vec<Load>,
     /// Whether segments of connections without payload are kept.
     keeps_openings: bool,
     /// Rows of connections without payload.
     bare: usize,
     /// Connections without payload beyond those, the last ones of them: a ring.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::BARE_UNLISTED }, _, _>")]
     unlisted: Vec<Option<Known>>,
+    #[serde(deserialize_with = "state_fields::below::<{ limits::BARE_UNLISTED }, _>")]
     next_unlisted: usize,
     /// Connections that were given to shards.
     pub begun: u64,

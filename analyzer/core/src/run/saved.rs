@@ -20,7 +20,7 @@ use super::router::{Known, Router};
 use super::shard::Shard;
 
 /// What is saved has this form; it is raised with changes that the sizes of types do not show.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// Which program saved: another one may have other types.
 type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 5]);
@@ -39,8 +39,8 @@ const PROGRAM: Program<'static> = (
 );
 
 /// What goes on.
-#[derive(Deserialize, Serialize)]
-struct Saved {
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Saved {
     router: Router,
     shard: Shard,
     questions: Questions,
@@ -63,25 +63,15 @@ impl Pipeline {
             known.map(|one| if not_fit.contains(&one) { None } else { free.next() }).collect();
         let packet = self.packets_before;
         self.forget(&numbers, packet);
+        self.shards.here.forget_names();
         let Self { router, shards, questions, clock, last_time, end_time, packets_before, .. } = self;
         let saved = Saved { router, shard: shards.here, questions, clock, last_time, end_time, packets_before };
         postcard::to_stdvec(&(PROGRAM, saved)).map_err(|error| error.to_string())
     }
 
     /// Goes on with what was saved; packets are numbered from [`Pipeline::packets_before`] on.
-    ///
-    /// # Errors
-    /// Why that is not possible.
-    pub fn resume(options: Options, keys: Arc<KeyLog>, saved: &[u8]) -> Result<Self, String> {
-        let (program, rest) = postcard::take_from_bytes::<Program<'_>>(saved).map_err(|_| "it is damaged")?;
-        if program != PROGRAM {
-            return Err(format!("it was saved by another build, of version {:.20}", program.1));
-        }
-        let Saved { router, shard, questions, clock, last_time, end_time, packets_before } =
-            postcard::from_bytes(rest).map_err(|_| "it is damaged")?;
-        if packets_before >= limits::LIVE_PACKETS {
-            return Err("its packets have no more numbers".into());
-        }
+    pub fn resume(options: Options, keys: Arc<KeyLog>, saved: Saved) -> Self {
+        let Saved { router, shard, questions, clock, last_time, end_time, packets_before } = saved;
         let mut pipeline = Self::resumable(options, Arc::clone(&keys));
         let options = pipeline.shards.here.cx.options.clone();
         (pipeline.router, pipeline.shards.here, pipeline.questions) = (router, shard, questions);
@@ -89,6 +79,27 @@ impl Pipeline {
         pipeline.clock = pipeline.clock.and(clock);
         (pipeline.last_time, pipeline.end_time) = (last_time, end_time);
         (pipeline.packets_before, pipeline.shards.cut) = (packets_before, packets_before);
-        Ok(pipeline)
+        pipeline
+    }
+}
+
+impl Saved {
+    /// Reads what was saved. It may be damaged: see [`crate::state_fields`].
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn parse(saved: &[u8]) -> Result<Self, String> {
+        let (program, rest) = postcard::take_from_bytes::<Program<'_>>(saved).map_err(|_| "it is damaged")?;
+        if program != PROGRAM {
+            return Err(format!("it was saved by another build, of version {:.20}", program.1));
+        }
+        let (saved, rest) = postcard::take_from_bytes::<Self>(rest).map_err(|_| "it is damaged")?;
+        if !rest.is_empty() {
+            return Err("it is damaged".into());
+        }
+        if saved.packets_before >= limits::LIVE_PACKETS {
+            return Err("its packets have no more numbers".into());
+        }
+        Ok(saved)
     }
 }

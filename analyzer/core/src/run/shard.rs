@@ -12,6 +12,7 @@ use crate::connection::tap::Tap;
 use crate::connection::{CaptureEnd, Connection, Ended};
 use crate::limits;
 use crate::packet::Segment;
+use crate::state_fields;
 use crate::store::context::{Context, Options};
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
@@ -79,10 +80,13 @@ pub type Divided = (Option<(Ended, OpenTime)>, bool);
 /// Connections and what they share.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Shard {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS }, _, _>")]
     entries: Vec<Entry>,
     /// Connections that are over, with the packet at which they may be put away.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS }, _, _>")]
     lingering: VecDeque<(u32, u32)>,
     /// Connections that receive packets, and some that no longer do, those looked at longest ago first.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS }, _, _>")]
     open: VecDeque<u32>,
     /// How many receive packets.
     live: usize,
@@ -326,11 +330,8 @@ impl Shard {
         places
     }
 
-    /// Forgets names to which nothing refers, when half of their room is taken.
+    /// Forgets names and trace contexts to which nothing refers.
     pub fn forget_names(&mut self) {
-        if !self.cx.strings.is_half_full() {
-            return;
-        }
         let mut used = UsedNames::default();
         used.methods.extend(&self.cx.rpcs.method);
         used.methods.extend(&self.cx.other_requests.path);

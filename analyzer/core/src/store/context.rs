@@ -104,6 +104,7 @@ pub struct Context {
     #[serde(skip)]
     pub rpc_order: RpcOrder,
     /// The rows that were taken out of the tables of RPCs while the run goes on.
+    #[serde(skip)]
     pub handed_on: HandedOn,
     /// What RPCs carried, when wanted.
     pub rpc_sizes: RpcSizes,

@@ -65,7 +65,17 @@ impl Durations {
 
     /// Bytes of memory that they take.
     pub fn bytes(&self) -> usize {
-        size_of_val(self.short.kept.as_slice()) + size_of_val(self.long.kept.as_slice())
+        self.short.bytes() + self.long.bytes()
+    }
+
+    /// Sorts them if they are many, so that copies share them and quantiles of many copies together are found by searching.
+    pub fn pack(&mut self) {
+        self.sort(MANY_TO_SHARE);
+    }
+
+    fn sort(&mut self, least: usize) {
+        self.short.sort(least);
+        self.long.sort(least);
     }
 
     /// Takes those of another thread in, which uses the same file.
@@ -78,6 +88,9 @@ impl Durations {
     pub fn sum(&self) -> u64 {
         let short: u64 = self.short.kept.iter().map(|&ns| u64::from(ns)).sum();
         let kept = self.long.kept.iter().fold(short, |sum, &ns| sum.saturating_add(ns));
+        let sorted =
+            self.short.sorted.iter().map(|sorted| sorted.sum).chain(self.long.sorted.iter().map(|sorted| sorted.sum));
+        let kept = sorted.fold(kept, u64::saturating_add);
         let away = |away: &Option<Box<Away>>| away.as_ref().map_or(0, |away| away.sum);
         kept.saturating_add(away(&self.short.away)).saturating_add(away(&self.long.away))
     }
@@ -107,8 +120,16 @@ impl Durations {
 #[derive(Clone, Debug, Default)]
 struct Values<T> {
     kept: Vec<T>,
+    sorted: Vec<Arc<Sorted<T>>>,
     /// Made with the first piece: there may be very many methods.
     away: Option<Box<Away>>,
+}
+
+/// Values in ascending order, and their sum.
+#[derive(Debug)]
+struct Sorted<T> {
+    values: Vec<T>,
+    sum: u64,
 }
 
 /// What is in the file.
@@ -143,12 +164,29 @@ impl Value for u64 {
 
 impl<T: Value> Values<T> {
     fn len(&self) -> usize {
-        self.kept.len() + self.away.as_ref().map_or(0, |away| away.values)
+        let sorted: usize = self.sorted.iter().map(|sorted| sorted.values.len()).sum();
+        self.kept.len() + sorted + self.away.as_ref().map_or(0, |away| away.values)
+    }
+
+    fn bytes(&self) -> usize {
+        let sorted: usize = self.sorted.iter().map(|sorted| size_of_val(sorted.values.as_slice())).sum();
+        size_of_val(self.kept.as_slice()) + sorted
     }
 
     fn longest(&self) -> u64 {
         let away = self.away.as_ref().map_or(0, |away| away.longest);
-        self.kept.iter().max().map_or(0, |&longest| longest.into()).max(away)
+        let sorted = self.sorted.iter().filter_map(|sorted| sorted.values.last());
+        self.kept.iter().chain(sorted).max().map_or(0, |&longest| longest.into()).max(away)
+    }
+
+    /// Moves those kept to a sorted part, unless they are fewer than `least`.
+    fn sort(&mut self, least: usize) {
+        if self.kept.len() >= least {
+            let mut values = std::mem::take(&mut self.kept);
+            values.sort_unstable();
+            let sum = values.iter().fold(0_u64, |sum, &value| sum.saturating_add(value.into()));
+            self.sorted.push(Arc::new(Sorted { values, sum }));
+        }
     }
 
     /// Moves all to the file.
@@ -174,6 +212,7 @@ impl<T: Value> Values<T> {
             std::mem::swap(&mut self.kept, &mut other.kept);
         }
         self.kept.append(&mut other.kept);
+        self.sorted.append(&mut other.sorted);
         match (&mut self.away, other.away.take()) {
             (Some(away), Some(mut theirs)) => {
                 away.pieces.append(&mut theirs.pieces);
@@ -190,9 +229,23 @@ impl<T: Value> Values<T> {
     fn at_ranks(&mut self, first: usize, ranks: &[usize], spill: Option<&Spill>, found: &mut Vec<(usize, u64)>) {
         match spill.filter(|_| self.away.is_some()) {
             Some(spill) => self.count(first, ranks, spill, found),
+            None if !self.sorted.is_empty() => {
+                self.sort(1);
+                found.extend(ranks.iter().map(|&rank| (rank, self.search(rank - first))));
+            }
             None if self.kept.len() < MANY => select(&mut self.kept, first, ranks, found),
             None => select_of_many(&self.kept, first, ranks, found),
         }
+    }
+
+    /// The value in a place of all sorted parts together: the largest number that at most so many values are smaller than.
+    fn search(&self, place: usize) -> u64 {
+        let bits = u64::BITS - self.longest().leading_zeros();
+        (0..bits).rev().fold(0, |found, bit| {
+            let next = found | 1 << bit;
+            let smaller = self.sorted.iter().map(|sorted| sorted.values.partition_point(|&value| value.into() < next));
+            if smaller.sum::<usize>() <= place { next } else { found }
+        })
     }
 
     /// The same by counting, 16 bits of all values at a time from the highest on: each time it is known of more bits of
@@ -230,7 +283,8 @@ impl<T: Value> Values<T> {
 
     /// Shows all values, in no order.
     fn each(&self, spill: &Spill, mut show: impl FnMut(u64)) {
-        self.kept.iter().for_each(|&value| show(value.into()));
+        let sorted = self.sorted.iter().flat_map(|sorted| &sorted.values);
+        self.kept.iter().chain(sorted).for_each(|&value| show(value.into()));
         let mut bytes = Vec::new();
         for &(place, values) in self.away.iter().flat_map(|away| &away.pieces) {
             bytes.resize(values as usize * T::BYTES, 0);
@@ -241,6 +295,9 @@ impl<T: Value> Values<T> {
         }
     }
 }
+
+/// From so many values on, sorting them once costs less than copying and dividing them for each window of a minute.
+const MANY_TO_SHARE: usize = 1 << 10;
 
 /// From so many values on, counting them is cheaper than dividing them.
 const MANY: usize = 1 << 16;
@@ -310,12 +367,15 @@ mod tests {
             split in 0..300_usize,
             ranks in proptest::collection::vec(0..310_usize, 0..14),
             most in prop_oneof![Just(None), (1..40_usize).prop_map(Some)],
+            sorted_from in prop_oneof![Just(usize::MAX), 1..200_usize],
         ) {
             let spill = most.and_then(|most| Spill::new(most).ok());
             let (mut here, mut there) = (Durations::new(spill.clone()), Durations::new(spill.clone()));
             for (index, &ns) in values.iter().enumerate() {
                 if index < split { here.push(ns) } else { there.push(ns) }
             }
+            here.sort(sorted_from);
+            there.sort(sorted_from);
             here.absorb(&mut there);
             prop_assert_eq!(here.len(), values.len());
             prop_assert_eq!(here.sum(), values.iter().fold(0_u64, |sum, &ns| sum.saturating_add(ns)));

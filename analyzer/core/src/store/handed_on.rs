@@ -3,15 +3,13 @@
 //! Rows are handed on in their order. A row that may still change is handed on, too, if too many others wait behind it. It
 //! is then kept here, and handed on once more when its RPC is over.
 
-use serde::{Deserialize, Serialize};
-
 use std::collections::HashMap;
 
 use super::budget::Budget;
 use super::tables::{Column, RpcRow, RpcSizes, RpcSizesRow, Rpcs, rpc_flag};
 
 /// All that is known of one RPC.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Whole {
     pub row: RpcRow,
     pub sizes: RpcSizesRow,
@@ -31,7 +29,7 @@ pub struct Rows {
 }
 
 /// What is kept of rows that were taken.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct HandedOn {
     /// How many were taken: the tables begin with the row of this number.
     rows: u32,

@@ -144,6 +144,7 @@ impl MethodStats {
             histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
         };
         self.packed = self.turnaround.take().map(recorded);
+        self.durations.pack();
     }
 
     /// Bytes that the packed statistics take.

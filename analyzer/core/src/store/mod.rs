@@ -8,7 +8,6 @@ mod listed;
 pub mod methods;
 pub mod piece;
 pub mod rpc_order;
-pub mod saved;
 pub mod spill;
 pub mod strings;
 pub mod tables;

@@ -7,19 +7,26 @@ use std::collections::{HashMap, HashSet};
 use crate::limits;
 
 use super::traces::Traces;
+use crate::state_fields;
 
 /// What new strings are called once there are too many.
 const MORE: &[u8] = b"(more names than are told apart)";
 
+/// Most strings of a dictionary, [`MORE`] among them.
+const MOST: usize = limits::INTERNED_STRINGS + 1;
+
 /// A dictionary of byte strings; numbers are given in the order of first sight.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interner {
+    #[serde(deserialize_with = "state_fields::at_most::<{ MOST }, _, _>")]
     numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ MOST }, _, _>")]
     strings: Vec<Box<[u8]>>,
     bytes: usize,
     /// The number that new strings share, once there are too many.
     overflow: Option<u32>,
     /// Numbers of strings that were forgotten.
+    #[serde(deserialize_with = "state_fields::at_most::<{ MOST }, _, _>")]
     free: Vec<u32>,
 }
 
@@ -177,6 +184,8 @@ pub struct UsedNames {
     pub agents: HashSet<u32>,
     /// Error texts.
     pub errors: HashSet<u32>,
+    /// Trace contexts.
+    pub traces: HashSet<u32>,
 }
 
 /// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
@@ -246,6 +255,7 @@ impl Strings {
         self.methods.forget_unused(&used.methods);
         self.agents.forget_unused(&used.agents);
         self.errors.forget_unused(&used.errors);
+        self.traces.forget_unused(&used.traces);
         self.unnamed = self.unnamed_methods().len() as u32;
     }
 

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::collections::HashSet;
+
+use crate::state_fields;
+
 /// What a `traceparent` names (W3C Trace Context section 3.2); zeros without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
@@ -50,6 +54,7 @@ const KEPT: u32 = 1 << 16;
 /// The values seen last. A header class refers to one by number, so that it stays small.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Traces {
+    #[serde(deserialize_with = "state_fields::at_most::<{ KEPT as usize }, _, _>")]
     kept: Vec<Trace>,
     seen: u32,
 }
@@ -64,6 +69,16 @@ impl Traces {
         }
         self.seen = number.wrapping_add(1);
         number
+    }
+
+    /// Forgets the values whose numbers are not `used`.
+    pub fn forget_unused(&mut self, used: &HashSet<u32>) {
+        let places: HashSet<u32> = used.iter().map(|number| number % KEPT).collect();
+        for (place, trace) in (0..).zip(&mut self.kept) {
+            if !places.contains(&place) {
+                *trace = Trace::default();
+            }
+        }
     }
 
     /// The value of a number; none when too many came behind it.
@@ -100,6 +115,18 @@ mod tests {
         ] {
             assert_eq!(Trace::parse(&wrong), None, "{}", String::from_utf8_lossy(&wrong));
         }
+    }
+
+    #[test]
+    fn values_to_which_nothing_refers_are_forgotten() {
+        let mut traces = Traces::default();
+        let trace = |span| Trace { trace_high: 1, trace_low: 2, span };
+        for span in 0..10 {
+            traces.keep(trace(span));
+        }
+        traces.forget_unused(&HashSet::from([3]));
+        assert_eq!([2, 3, 9].map(|number| traces.get(number)), [Trace::default(), trace(3), Trace::default()]);
+        assert_eq!(traces.keep(trace(10)), 10);
     }
 
     #[test]

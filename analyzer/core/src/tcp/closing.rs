@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
+use crate::state_fields;
 
 use super::half::Half;
 
@@ -12,6 +13,7 @@ use super::half::Half;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Closing {
     /// Its sender, as its addresses say.
+    #[serde(deserialize_with = "state_fields::side")]
     pub side: usize,
     /// The packet.
     pub at: At,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
+use crate::state_fields;
 
 use super::closing::Closing;
 use super::half::Half;
@@ -81,6 +82,7 @@ impl Counters {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Recovery {
     /// The side that retransmitted.
+    #[serde(deserialize_with = "state_fields::side")]
     pub side: usize,
     /// Its length, nanoseconds.
     pub ns: i64,

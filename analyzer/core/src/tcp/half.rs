@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::at::At;
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
+use crate::state_fields;
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
@@ -79,6 +80,7 @@ impl Acks {
 /// The last [`limits::RECENT_ACKS`] receive windows of a host, for a sender far from the capture point.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RECENT_ACKS }, _, _>")]
     newest_last: VecDeque<(i64, Option<u64>)>,
 }
 
@@ -229,6 +231,7 @@ pub struct Half {
     /// Retransmissions since the last new data.
     pub retransmissions_since: u32,
     /// Begins and ends of retransmissions, as far as they are kept, until the peer says that it had them already.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RETRANSMISSIONS_KEPT }, _, _>")]
     pub sent_again: Vec<(i64, i64)>,
     /// The first bytes that its peer does not acknowledge.
     pub undelivered: Undelivered,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::at::At;
 use crate::limits;
+use crate::state_fields;
 
 /// A segment kept for later.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +47,7 @@ pub struct New<'a> {
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct OutOfOrder {
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::OUT_OF_ORDER_SEGMENTS }, _, _>")]
     segments: BTreeMap<i64, Kept>,
     bytes: usize,
 }

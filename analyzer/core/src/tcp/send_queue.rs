@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use crate::limits;
+use crate::state_fields;
 use crate::store::budget::Cause;
 
 /// Retransmissions within this time count as one, nanoseconds: 1 ms.
@@ -42,8 +43,10 @@ pub struct SendQueue {
     pub lost: bool,
     /// What comes was kept behind a hole, so that its waits were not judged.
     pub late: bool,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::HELD_INTERVALS }, _, _>")]
     intervals: Vec<BlockedInterval>,
     /// The last [`limits::RESENT`] retransmissions, in a ring.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RESENT }, _, _>")]
     resent: Vec<Resent>,
     resendings: usize,
     last_resent: i64,

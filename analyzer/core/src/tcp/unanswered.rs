@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::at::At;
+use crate::state_fields;
 
 /// Retransmission timeouts without a packet of the peer from which nothing is answered any more. One may be chance: a lost
 /// segment, or its lost ACK.
@@ -29,6 +30,7 @@ pub struct Unanswered {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Outage {
     /// The side that sent.
+    #[serde(deserialize_with = "state_fields::side")]
     pub side: usize,
     /// Its length, nanoseconds.
     pub ns: i64,

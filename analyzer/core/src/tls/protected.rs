@@ -7,6 +7,10 @@ use super::record::{HEADER_LENGTH, Record, kind};
 use super::session::{Io, Session, alert};
 use super::{Event, Reason};
 
+/// Of an encrypted alert in TLS 1.3: two octets, their type, and a tag of sixteen (RFC 8446 sections 5.2 and 6).
+/// A Finished has 32 octets or more.
+const ALERT_LENGTH: usize = 19;
+
 impl<A: Copy> Session<A> {
     /// Takes an encrypted record.
     pub(super) fn protected(
@@ -37,7 +41,9 @@ impl<A: Copy> Session<A> {
             self.lose(side, Reason::HandshakeMissing, at, io);
         }
         io.emit(Event::Record { side, length: record.length(), first: record.first }, at);
-        if self.established && self.is_tls13() && self.role(side) == 0 && !self.facts.early_data_offered {
+        // a client that refuses its server sends an alert in place of its Finished
+        let is_alert = record.length() == ALERT_LENGTH;
+        if self.established && self.is_tls13() && self.role(side) == 0 && !self.facts.early_data_offered && !is_alert {
             // The client's first encrypted record has its Finished; it answers the server's (RFC 8446 section 2).
             self.finished(side, Some(at), at, io);
             self.finished(1 - side.min(1), None, at, io);

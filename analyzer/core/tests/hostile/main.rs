@@ -8,4 +8,5 @@ mod files;
 mod http2;
 mod live;
 mod live_cuts;
+mod states;
 mod tcp;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grpcdiag_core::run::piece::{Piece, join_pieces};
 use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::run::saved::Saved;
 use grpcdiag_core::store::context::Options;
 
 use crate::support::{Analysis, Recorded, Rpc, analyse, captures, everything, name, packets_of};
@@ -84,7 +85,7 @@ fn saved_pieces(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Piece> {
         for &(_, end) in cuts.iter().filter(|(behind, _)| *behind == number as usize) {
             pieces.push(pipeline.cut(end));
             let saved = pipeline.save().unwrap();
-            pipeline = Pipeline::resume(options(), Arc::default(), &saved).unwrap();
+            pipeline = Pipeline::resume(options(), Arc::default(), Saved::parse(&saved).unwrap());
         }
     }
     pieces.push(pipeline.cut_last(0));
@@ -202,12 +203,13 @@ fn damaged_states_do_no_harm() {
         (1..).zip(&packets[..half]).for_each(|(number, packet)| pipeline.packet(&packet.numbered(number)));
         pipeline.cut(i64::MIN);
         let saved = pipeline.save().unwrap();
-        assert!(Pipeline::resume(options(), Arc::default(), &saved[..saved.len() / 2]).is_err());
+        assert!(Saved::parse(&saved[..saved.len() / 2]).is_err());
         for nth in 0..40 {
             let mut damaged = saved.clone();
             let at = 60 + (nth * 7919) % (damaged.len() - 60);
             damaged[at] ^= 1 << (nth % 8);
-            let Ok(mut pipeline) = Pipeline::resume(options(), Arc::default(), &damaged) else { continue };
+            let Ok(damaged) = Saved::parse(&damaged) else { continue };
+            let mut pipeline = Pipeline::resume(options(), Arc::default(), damaged);
             (1..).zip(&packets[half..]).for_each(|(number, packet)| pipeline.packet(&packet.numbered(number)));
             let _ = join(&[pipeline.cut_last(0)]);
         }

@@ -1,4 +1,4 @@
-use crate::capture_file::Format;
+use crate::capture_file::{Format, measure_records};
 use crate::limits::CAPTURE_PACKET_LENGTH;
 
 use super::*;
@@ -94,4 +94,20 @@ fn empty_packets_are_packets() {
     let packets = read_clean(&bytes);
     assert_eq!(packets[0].original_len, 60);
     assert_eq!(contents(&packets), [b"".as_slice(), b"x"]);
+}
+
+#[test]
+fn whole_records_are_measured() {
+    for order in [Order::Little, Order::Big] {
+        let header = [1_700_000_001, 0, 3, 60].map(|word| order.word(word)).concat();
+        let records = [&header, &b"abc"[..], &header, b"def", &header, b"gh"].concat();
+        let is_big = order == Order::Big;
+        for (length, expected) in
+            [(0, (0, 0, 0)), (18, (0, 0, 0)), (19, (1, 0, 19)), (37, (1, 0, 19)), (56, (2, 19, 38))]
+        {
+            assert_eq!(measure_records(&records[..length], is_big, 3), expected, "{order:?}, {length} bytes");
+        }
+        assert_eq!(measure_records(&records, is_big, 2), (0, 0, 0), "a packet that is too long");
+        assert_eq!(measure_records(&records, !is_big, u32::MAX), (0, 0, 0), "the other byte order");
+    }
 }

@@ -7,13 +7,17 @@ use std::collections::VecDeque;
 use crate::at::At;
 use crate::http1::base64::Base64;
 use crate::http1::reader::Reader;
+use crate::limits;
+use crate::state_fields;
 
 /// The messages of both directions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::http2) struct Http1 {
+    #[serde(deserialize_with = "state_fields::side")]
     pub(in crate::http2) client: usize,
     pub(in crate::http2) directions: [Direction; 2],
     /// Requests whose responses are not whole, oldest first.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::HTTP1_REQUESTS }, _, _>")]
     pub(in crate::http2) open: VecDeque<Exchange>,
     /// Requests that were read.
     pub(in crate::http2) followed: u32,

@@ -13,6 +13,7 @@ use crate::http2::hpack::Decoder;
 use crate::http2::observe::habits::Habits;
 use crate::http2::observe::implementation::Implementation;
 use crate::limits;
+use crate::state_fields;
 
 use super::application::Application;
 use super::seen_blocks::SeenBlocks;
@@ -78,6 +79,7 @@ pub struct GoawaySeen {
 pub struct Side<A: Application> {
     pub(in crate::http2) state: State,
     pub(in crate::http2) head: [u8; HEADER_LEN],
+    #[serde(deserialize_with = "state_fields::below::<HEADER_LEN, _>")]
     pub(in crate::http2) head_have: usize,
     /// The frame that is being read, and its first byte.
     pub(in crate::http2) frame: FrameHeader,
@@ -102,6 +104,7 @@ pub struct Side<A: Application> {
     pub in_force: Settings,
     /// Settings announced last.
     pub announced: Settings,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::PENDING_SETTINGS }, _, _>")]
     pub(in crate::http2) pending: VecDeque<Settings>,
     /// The first SETTINGS of this side.
     pub settings_at: Option<At>,
@@ -126,6 +129,7 @@ pub struct Side<A: Application> {
     /// The packet up to which bytes of this direction were lost or skipped, the latest gap's end.
     lost_until: u32,
     /// Credit of the peer that may not have reached this side yet, when it is far from the capture point.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RECENT_CREDITS }, _, _>")]
     pub recent_credits: VecDeque<Credit>,
     /// The last frame of the peer that enlarged a window of this side.
     pub credited_at: Option<At>,

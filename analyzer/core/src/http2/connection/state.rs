@@ -8,6 +8,7 @@ use crate::http2::frame::settings::Settings;
 use crate::http2::hpack::Decoder;
 use crate::http2::observe::policy;
 use crate::limits;
+use crate::state_fields;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
 
@@ -56,6 +57,7 @@ pub struct Http2<A: Application> {
     /// Row of the connection.
     pub connection: u32,
     /// The side that is the client.
+    #[serde(deserialize_with = "state_fields::side")]
     pub client: usize,
     /// The client is known by SYN, preface or header fields, not only by its port.
     pub roles_certain: bool,

@@ -6,6 +6,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits;
+use crate::state_fields;
 
 /// No row or slot.
 pub const NONE: u32 = u32::MAX;
@@ -37,8 +38,12 @@ pub struct Streams<T> {
     /// Identifier and slot; identifier 0 marks a free place.
     #[serde(deserialize_with = "read_places")]
     places: Box<[(u32, u32)]>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::OPEN_STREAMS }, _, _>")]
     others: HashMap<u32, u32, foldhash::fast::RandomState>,
+    #[serde(bound(deserialize = "T: Deserialize<'de>"))]
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::OPEN_STREAMS }, _, _>")]
     slab: Vec<Stream<T>>,
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::OPEN_STREAMS }, _, _>")]
     free: Vec<u32>,
 }
 

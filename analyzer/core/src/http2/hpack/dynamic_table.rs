@@ -6,11 +6,16 @@ use std::collections::VecDeque;
 
 use crate::limits::{HPACK_LATE_TABLE_BYTES, HPACK_MAX_TABLE_BYTES};
 
+use crate::state_fields;
+
 use super::text::Text;
 use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD};
 
 /// Evicted octets below which the arena is not compacted.
 const LEAST_COMPACTION_BYTES: usize = 1024;
+
+/// Most entries that are kept: none is smaller than its overhead.
+const MOST_ENTRIES: usize = (HPACK_MAX_TABLE_BYTES / ENTRY_OVERHEAD) as usize;
 
 /// An entry; its strings stand in the arena, the name before the value.
 #[derive(Serialize, Deserialize)]
@@ -41,6 +46,8 @@ pub(super) struct Found<'a, Class> {
 /// now and then, so that an insertion allocates nothing once both have grown.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DynamicTable<Class> {
+    #[serde(bound(deserialize = "Class: Deserialize<'de>"))]
+    #[serde(deserialize_with = "state_fields::at_most::<{ MOST_ENTRIES }, _, _>")]
     entries: VecDeque<Entry<Class>>,
     arena: Vec<u8>,
     /// Octets compacted away from the arena so far.

@@ -14,7 +14,7 @@ use super::{Classifier, ENTRY_OVERHEAD};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Tables<Class> {
     pub dynamic: DynamicTable<Class>,
-    #[serde(with = "crate::store::saved::shared")]
+    #[serde(with = "crate::state_fields::shared")]
     static_classes: Arc<[Class; STATIC_TABLE.len()]>,
     /// The class of a field of which nothing is known.
     pub unknown_class: Class,

@@ -163,6 +163,7 @@ impl Habits {
         let row = &mut self.row;
         row.messages += 1;
         row.message_bytes += u64::from(length);
+        row.longest_message_bytes = row.longest_message_bytes.max(length);
         if row.messages == 1 {
             row.first_message_time_ns = at.ready_time;
         }

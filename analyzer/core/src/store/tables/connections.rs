@@ -37,7 +37,7 @@ table!(
         window_update_packets: u32, settings_packets: u32,
         data_frames: u32, header_frames: u32, pings: u32, ping_acks: u32, window_updates: u32, settings: u32,
         resets: u32, header_block_bytes: u64,
-        messages: u32, message_bytes: u64, message_packets: u32,
+        messages: u32, message_bytes: u64, longest_message_bytes: u32, message_packets: u32,
         first_message_time_ns: i64, last_message_time_ns: i64, busy_intervals: u32,
         dense_packets: u32, dense_first_packet: u32, dense_last_packet: u32,
         dense_first_time_ns: i64, dense_last_time_ns: i64,

@@ -1,0 +1,120 @@
+//! How parts of a state are saved and read again. A state may be damaged: nothing in it decides how much memory is taken,
+//! and no number in it is an index that does not exist.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+
+/// Reads a collection of at most `MOST` items. Maps are saved as sequences of pairs.
+///
+/// # Errors
+/// It has more.
+pub fn at_most<'de, const MOST: usize, C, D>(from: D) -> Result<C, D::Error>
+where
+    C: Default + IntoIterator + Extend<C::Item>,
+    C::Item: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    from.deserialize_seq(AtMost::<MOST, C>(PhantomData))
+}
+
+struct AtMost<const MOST: usize, C>(PhantomData<C>);
+
+impl<'de, const MOST: usize, C> Visitor<'de> for AtMost<MOST, C>
+where
+    C: Default + IntoIterator + Extend<C::Item>,
+    C::Item: Deserialize<'de>,
+{
+    type Value = C;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {MOST} items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<C, A::Error> {
+        let (mut all, mut left) = (C::default(), MOST);
+        while let Some(item) = items.next_element()? {
+            left = left.checked_sub(1).ok_or_else(|| A::Error::custom("too many items"))?;
+            all.extend(Some(item));
+        }
+        Ok(all)
+    }
+}
+
+/// Reads the number of a side.
+///
+/// # Errors
+/// There is no such side.
+pub fn side<'de, T: Deserialize<'de> + PartialOrd + From<bool>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let side = T::deserialize(from)?;
+    if side <= T::from(true) { Ok(side) } else { Err(D::Error::custom("no such side")) }
+}
+
+/// Reads a number below `END`.
+///
+/// # Errors
+/// It is not below.
+pub fn below<'de, const END: usize, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    let number = usize::deserialize(from)?;
+    if number < END { Ok(number) } else { Err(D::Error::custom("no such place")) }
+}
+
+/// `Arc<[T; N]>`: serde knows arrays of up to 32 cells alone.
+pub mod shared {
+    use std::sync::Arc;
+
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::{Serialize, Serializer};
+
+    /// Writes the cells.
+    pub fn serialize<S: Serializer, T: Serialize, const N: usize>(cells: &[T; N], to: S) -> Result<S::Ok, S::Error> {
+        cells.as_slice().serialize(to)
+    }
+
+    /// Reads as many cells as there must be.
+    pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(
+        from: D,
+    ) -> Result<Arc<[T; N]>, D::Error> {
+        let cells: Box<[T; N]> = crate::state_fields::at_most::<N, Vec<T>, D>(from)?
+            .try_into()
+            .map_err(|_| D::Error::custom("another number of cells"))?;
+        Ok(Arc::from(cells))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    struct Fields {
+        #[serde(deserialize_with = "at_most::<2, _, _>")]
+        list: Vec<u32>,
+        #[serde(deserialize_with = "at_most::<1, _, _>")]
+        map: HashMap<u32, u32>,
+        #[serde(deserialize_with = "side")]
+        side: u8,
+        #[serde(deserialize_with = "below::<9, _>")]
+        place: usize,
+    }
+
+    fn is_read_again(fields: &Fields) -> bool {
+        let saved = postcard::to_stdvec(fields).unwrap();
+        postcard::from_bytes::<Fields>(&saved).is_ok_and(|read| read == *fields)
+    }
+
+    #[test]
+    fn what_there_cannot_be_is_refused() {
+        assert!(is_read_again(&Fields { list: vec![7, 8], map: HashMap::from([(1, 2)]), side: 1, place: 8 }));
+        assert!(!is_read_again(&Fields { list: vec![7, 8, 9], ..Fields::default() }));
+        assert!(!is_read_again(&Fields { map: HashMap::from([(1, 2), (3, 4)]), ..Fields::default() }));
+        assert!(!is_read_again(&Fields { side: 2, ..Fields::default() }));
+        assert!(!is_read_again(&Fields { place: 9, ..Fields::default() }));
+    }
+}

@@ -1,0 +1,181 @@
+"""Messages are larger than their receiver accepts.
+
+What it finds
+-------------
+Calls that failed because a message was larger than the limit of the end that receives it, 4 MiB by default in most
+implementations. The caller sees RESOURCE_EXHAUSTED, also where the client itself refused the response. On the wire such
+a client resets the stream, so without this finding the calls look as if they had been cancelled.
+
+How it is decided
+-----------------
+By the length in the message's prefix, and by who ended the RPC before the message was whole. Counted are responses
+above 4 MiB whose client reset the stream within 100 ms of the prefix, not at a deadline, and requests above 4 MiB to
+which the server responded with RESOURCE_EXHAUSTED. No message above 4 MiB may have arrived whole in that direction of
+the connection. Responses need three such RPCs: one or two may have been cancelled by chance.
+
+When it cannot tell
+-------------------
+Limits below 4 MiB, and messages that were sent whole before the receiver refused them: these calls stay `cancelled` or
+`rpc-errors`. Lengths after decompression are not on the wire, and a limit may count those. A client that cancels its
+calls as soon as a response begins looks the same, unless it resets with ENHANCE_YOUR_CALM, as C-core does.
+
+What would refute it
+--------------------
+The client's log names another reason than the size of a message, or the same calls succeed unchanged.
+
+What to do
+----------
+Raise the receiver's limit, or send smaller messages: pages, or a stream of parts. A message is held in memory whole at
+both ends.
+
+References
+----------
+- https://grpc.io/docs/guides/performance/, grpc/grpc include/grpc/impl/channel_arg_names.h (max_receive_message_length)
+- grpc/grpc doc/PROTOCOL-HTTP2.md: Length-Prefixed-Message; Errors (RESOURCE_EXHAUSTED and ENHANCE_YOUR_CALM)
+"""
+
+from collections.abc import Iterator
+
+from .. import _core
+from ..model.detector import About
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
+from ..tables import Counts, Mask, Tables
+from . import _failures as common
+from . import _figures
+from ._failures import Failed
+from ._shared import lower, name_hosts, quality_allows
+from ._software import C_CORE
+
+ID = "message-too-large"
+ABOUT = About(
+    example="recorded/wild/grpc-java-receive-limit.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=2,
+    weight="refused_share",
+)
+RESOURCE_EXHAUSTED = _core.STATUSES.index("RESOURCE_EXHAUSTED")
+ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
+
+
+class Limits(common.Rates, frozen=True, eq=False):
+    limit_bytes: int = 4 << 20
+    """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""
+    few: int = 3
+    """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
+    prompt_ns: int = 100_000_000
+    """Longest time from a prefix to the reset (heuristic: a client that has just started took 75 ms)."""
+    examples: int = 2
+    """RPCs shown as evidence (heuristic: enough to look one up)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the direction in which most messages were refused."""
+    rows = common.failed(tables)
+    rows = rows.where(rows.row >= 0)
+    requests = rows.where(_are_requests(tables, rows, limits))
+    responses = rows.where(_are_responses(tables, rows, limits))
+    if len(responses) >= max(limits.few, len(requests)):
+        yield _make_finding(tables, responses, 1, limits)
+    elif len(requests):
+        yield _make_finding(tables, requests, 0, limits)
+
+
+def _are_requests(tables: Tables, rows: Failed, limits: Limits) -> Mask:
+    answered: Mask = (rows.status == RESOURCE_EXHAUSTED) & (rows.source == common.TRAILERS)
+    return answered & _are_too_long(tables, rows, 0, limits)
+
+
+def _are_responses(tables: Tables, rows: Failed, limits: Limits) -> Mask:
+    """Mark RPCs that their client reset soon after the prefix of a long message, and not at their deadline."""
+    begun = tables.failures.cut_response_time_ns[rows.row]
+    after = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns - begun
+    prompt: Mask = (rows.reset_by == 0) & (begun >= 0) & (after <= limits.prompt_ns)
+    prompt &= rows.source != common.CLIENT_DEADLINE
+    return prompt & _are_too_long(tables, rows, 1, limits)
+
+
+def _are_too_long(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Mask:
+    """Mark RPCs with an unfinished message above the limit, where none above it arrived whole."""
+    arrived = tables.directions.longest_message_bytes[2 * tables.rpcs.connection[rows.rpc] + direction]
+    too_long: Mask = (_lengths(tables, rows, direction) > limits.limit_bytes) & (arrived <= limits.limit_bytes)
+    return too_long
+
+
+def _lengths(tables: Tables, rows: Failed, direction: int) -> Counts:
+    failures = tables.failures
+    lengths: Counts = (failures.cut_response_bytes if direction else failures.cut_request_bytes)[rows.row]
+    return lengths
+
+
+def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Finding:
+    everything, connections = tables.rpc_count, common.connections_of(tables, rows.rpc)
+    lengths = _lengths(tables, rows, direction)
+    least, most = int(lengths.min()), int(lengths.max())
+    sizes = f"{most:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
+    receiver, limit = name_hosts(tables, connections, 1 - direction), f"{limits.limit_bytes:,} bytes"
+    refused = f"{len(rows):,} of {count(everything, 'RPC')}"
+    does = "reset" if direction else "refused with RESOURCE_EXHAUSTED"
+    messages = f"a {'response' if direction else 'request'} of {sizes}"
+    return Finding(
+        id=ID,
+        title=f"{receiver} {does} {refused} while {messages} arrived",
+        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        confidence=lower(_rate(rows, direction), quality_allows(tables)),
+        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
+        metrics={
+            "refused_rpcs": len(rows),
+            "rpcs": everything,
+            "refused_share": len(rows) / everything,
+            "side": "client" if direction else "server",
+            "longest_message_bytes": most,
+            "shortest_message_bytes": least,
+            "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
+        },
+        evidence=tuple(_show_examples(tables, rows, direction, limits)),
+        explanation=(
+            f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
+            "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
+            f"The caller sees RESOURCE_EXHAUSTED.{_ALIKE if direction else ''}"
+        ),
+        remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
+        references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
+        verdict=(
+            f"{receiver} {does} {refused} while {messages} arrived: check its limit on received messages (4 MiB by "
+            "default)."
+        ),
+    )
+
+
+_ALIKE = " A caller that cancels as soon as a response begins would look the same."
+
+
+def _rate(rows: Failed, direction: int) -> Confidence:
+    """Rate the confidence: C-core says by its code that it refuses."""
+    return "high" if not direction or (rows.reset_code == ENHANCE_YOUR_CALM).all() else "medium"
+
+
+def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Iterator[Evidence]:
+    failures, rpcs = tables.failures, tables.rpcs
+    for place, row in enumerate(rows.row[: limits.examples].tolist()):
+        rpc, length = int(rows.rpc[place]), int(_lengths(tables, rows, direction)[place])
+        where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
+        if direction:
+            said = f"the prefix of a response of {length:,} bytes ({where})"
+            yield Evidence(int(failures.cut_response_packet[row]), int(failures.cut_response_time_ns[row]), said)
+        else:
+            yield common.began(tables, rpc)
+        unfinished = "" if direction else f"; the request of {length:,} bytes is not whole"
+        yield common.ended(tables, rpc, common.reset_words(tables, rows, place) + unfinished)
+
+
+def _list_remedies(direction: int) -> Iterator[Remedy]:
+    note = "-1 or a larger number; each message is held in memory whole"
+    client = bool(direction)
+    yield Remedy(C_CORE, "grpc.max_receive_message_length", note)
+    yield Remedy("grpc-js", "grpc.max_receive_message_length", note)
+    yield Remedy("grpc-go", "grpc.MaxCallRecvMsgSize(n)" if client else "grpc.MaxRecvMsgSize(n)", "in bytes")
+    yield Remedy("grpc-java", "maxInboundMessageSize(n)", "of the channel" if client else "of the server's builder")
+    yield Remedy("grpc-dotnet", "MaxReceiveMessageSize", "null or a larger number")
+    yield Remedy("tonic", "max_decoding_message_size(n)", f"of the generated {'client' if client else 'server'}")
+    yield Remedy("application", "send pages, or a stream of parts", "messages stay small at both ends")
