@@ -1,7 +1,5 @@
 """The JSON of `analyze`: an `Analysis` as it is, since its types are the document's (analyzer/model/analysis.py)."""
 
-from __future__ import annotations
-
 import json as standard_json
 import math
 import re

@@ -1,7 +1,5 @@
 """The report of `analyze` as Markdown, for a comment in an issue tracker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
@@ -9,7 +7,7 @@ from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import Finding, Remedy
-from ..analyzer.model.text import count, duration, size, utc
+from ..analyzer.model.text import count, duration, list_first, size, utc
 from .shared import client, hops, two_captures
 from .shared.causes import explain_causes
 from .shared.cost import describe_cost
@@ -112,8 +110,7 @@ def bare(files: Sequence[str]) -> tuple[str, ...]:
 
 def name(analysis: Analysis) -> str:
     """Name the capture by its files."""
-    names = bare(analysis.files)
-    return (names[0] if names else "capture") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+    return list_first(bare(analysis.files) or ("capture",), 1)
 
 
 def capture(analysis: Analysis, *, place: bool = True) -> str:
@@ -157,14 +154,9 @@ def cost(finding: Finding) -> str:
     text = text[0].upper() + text[1:]
     numbers = finding.scope.connections
     text += f". Confidence: {finding.confidence}. Connection{'s' * (len(numbers) != 1)} "
-    text += listed([str(number) for number in numbers])
-    return text + (f"; {listed([code(method) for method in finding.scope.methods])}" if finding.scope.methods else "")
-
-
-def listed(names: Sequence[str]) -> str:
-    """List the first names, and say how many more there are."""
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+    text += list_first([str(number) for number in numbers], MOST_NAMES)
+    methods = [code(method) for method in finding.scope.methods]
+    return f"{text}; {list_first(methods, MOST_NAMES)}" if methods else text
 
 
 def seconds(analysis: Analysis, time_ns: int) -> str:

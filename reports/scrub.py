@@ -1,13 +1,12 @@
 """Compare the analyses of a capture and its scrubbed copy, and list what could not be kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import to_builtins
 
 from ..analyzer.model.analysis import Analysis
+from ..analyzer.model.text import list_first
 from ..analyzer.scrub import Report
 
 SHOWN = 5
@@ -63,6 +62,5 @@ def _count_packets(count: int) -> str:
 
 
 def _list_connections(ends: Sequence[str]) -> str:
-    shown = ", ".join(ends[:SHOWN]) + (f" and {len(ends) - SHOWN:,} more" if len(ends) > SHOWN else "")
     plural, are = ("s", "are") if len(ends) > 1 else ("", "is")
-    return f"{len(ends):,} connection{plural} ({shown}) {are}"
+    return f"{len(ends):,} connection{plural} ({list_first(ends, SHOWN)}) {are}"

@@ -1,7 +1,5 @@
 """The reports of `verify`, as text and as JSON: counts side by side, then the differences with their packets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -12,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer import _core
-from ..analyzer.model.text import count, safe
+from ..analyzer.model.text import count, list_first, safe
 from ..analyzer.verify.difference import Comparison, Difference
 from .analysis_json import encode, read_schema
 from .shared.drawing import BAD, CAUTION, GOOD, NOTE, draw, pair
@@ -83,8 +81,7 @@ def render(
     limit: int = 5,
 ) -> str:
     """Render the comparison as text; `limit` is the number of differences shown of each kind, 0 shows all."""
-    name = safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
-    head = Text(name, style="bold").append(
+    head = Text(safe(list_first(files, 1)), style="bold").append(
         f"  read by grpcdiag {_core.__version__} and by Wireshark {safe(wireshark)}", style="not bold"
     )
     parts: list[RenderableType] = [head, _show_verdict(comparison), Text(), _show_counts(comparison)]

@@ -68,11 +68,9 @@ def test_the_file_has_the_ids_name_and_shape(detector: Detector) -> None:
 @every_detector
 def test_every_limit_names_its_source(detector: Detector) -> None:
     """A string with a source in brackets follows each threshold."""
-    module = module_of(detector)
-    (limits,) = [
-        n for n in ast.parse(inspect.getsource(module)).body if isinstance(n, ast.ClassDef) and n.name == "Limits"
-    ]
-    body = limits.body[1:]
+    (limits,) = ast.parse(inspect.getsource(module_of(detector).Limits)).body
+    assert isinstance(limits, ast.ClassDef)
+    body = limits.body[ast.get_docstring(limits) is not None :]
     for threshold, said in zip(body[::2], body[1::2], strict=True):
         assert isinstance(threshold, ast.AnnAssign)
         assert isinstance(said, ast.Expr)

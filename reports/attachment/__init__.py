@@ -1,7 +1,5 @@
 """Write a bug report that follows a project's issue form: filled in from the packets, with marked blanks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

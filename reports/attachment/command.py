@@ -1,7 +1,5 @@
 """Mask a command line for publication: programs and figures stay, words that may be secret are hidden."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The data from which an attachment is written."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ...analyzer.model.analysis import Analysis

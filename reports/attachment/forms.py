@@ -5,8 +5,6 @@ grpc/grpc-java were compared with issues filed with them: grpc/grpc-go#8795 (202
 grpc/grpc-java#11284 (2024-06).
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from ...analyzer.model.analysis import Analysis

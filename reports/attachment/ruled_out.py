@@ -1,7 +1,5 @@
 """List what was looked for and not found, each with the figure that rules it out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...analyzer.detectors import DETECTORS

@@ -1,7 +1,5 @@
 """Write the parts below the headings of an issue form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 
@@ -337,29 +335,15 @@ def files(contents: Contents) -> Iterator[Block]:
 
 
 PARTS: Mapping[str, Part] = {
-    "grpc_version": grpc_version,
     "go_version": _make_line(blank("output of go version")),
-    "language": language,
     "compiler_version": _make_line(blank("such as Python 3.12, or gcc 14")),
     "jdk_version": _make_line(f"JDK: {blank('output of java -version')}"),
     "runtime_version": _make_line(f"Language and runtime: {blank('such as Go 1.25, or Python 3.12')}"),
     "crates": _make_line(blank("output of: cargo tree | grep tonic")),
     "affected_crates": _make_line(blank("the crates concerned, such as tonic or h2; or delete this section")),
     "else_": _make_line(blank("anything else; or: no")),
-    "system": system,
-    "node_environment": node_environment,
-    "did": did,
-    "work": work,
-    "command": command,
-    "recorded": recorded,
-    "expected": expected,
-    "summary": summary,
-    "budget": budget,
-    "findings": findings,
-    "example": example,
-    "ruled_out": ruled_out,
-    "methods": methods,
-    "connections": connections,
-    "files": files,
+    **{part.__name__: part for part in (language, system, node_environment, did, work, command, recorded, expected)},
+    **{part.__name__: part for part in (grpc_version, summary, budget, findings, example, ruled_out, methods)},
+    **{part.__name__: part for part in (connections, files)},
 }
 """The parts by the names that forms use."""

@@ -4,8 +4,6 @@ There is no standard; the elements are those that Jenkins, GitLab and pytest sha
 failure, skipped, system-out).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from xml.etree import ElementTree as Xml

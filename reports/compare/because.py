@@ -5,8 +5,6 @@ packets, causes of RPC time, concurrent RPCs times their duration, or the time t
 Without a reason the sentence says that the cause is not visible.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,13 +1,11 @@
 """Compare captures: everything that the reports of `compare` show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from ...analyzer.model.analysis import Analysis
-from ...analyzer.model.text import count, size
+from ...analyzer.model.text import count, list_first, size
 from ..shared.quality import list_flaws
 from .because import differences, text
 from .difference import NOTABLE, Difference
@@ -119,8 +117,7 @@ def _compare_work(first: Run, run: Run) -> Iterator[str]:
         if name not in other.named_methods
     ]
     if only:
-        more = f" and {len(only) - 3:,} more" if len(only) > 3 else ""
-        yield f"different methods: {', '.join(only[:3])}{more}; latencies are compared by method"
+        yield f"different methods: {list_first(only, 3)}; latencies are compared by method"
     programs = [_list_programs(of) for of in (first, run)]
     if programs[0] != programs[1]:
         yield f"different implementations: {programs[0]} in {first.label}, {programs[1]} in {run.label}"

@@ -1,7 +1,5 @@
 """A difference between two captures, and the reasons for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

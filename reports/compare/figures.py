@@ -1,7 +1,5 @@
 """Compute the figures of captures side by side: work, rates, packets, latency shifts, budgets, findings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """Write the JSON of `compare`, schema `grpcdiag.comparison/1`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...analyzer import _core

@@ -1,7 +1,5 @@
 """Say why RPCs of one capture take longer than the other's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from ...analyzer.model.analysis import MethodFacts

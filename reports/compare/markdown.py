@@ -1,7 +1,5 @@
 """The report of `compare` as Markdown, for a job summary or a comment on a pull request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """Say why one capture needs more packets per message than the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, order_by, times

@@ -1,7 +1,5 @@
 """Apply the rules of `--fail-on`: which differences from the baselines are regressions, which limits are exceeded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
@@ -154,17 +152,14 @@ def _is_large(shift: Shift, rule: Rule) -> bool:
 def _judge_figure(rule: Rule, first: Run, run: Run) -> Outcome:
     pair = (first, run)
     what = _name_figure(rule.metric, pair)
-    before, after = rates(pair, choose_unit(pair)) if rule.metric == "throughput" else _measure_both(rule.metric, pair)
+    is_rate = rule.metric == "throughput"
+    before, after = rates(pair, choose_unit(pair)) if is_rate else (_measure(rule.metric, run) for run in pair)
     if before is None or after is None:
         return _refuse_judgement(rule, run, f"{what} unknown in {first.label if before is None else run.label}")
-    worse, better = (before, after) if rule.metric == "throughput" else (after, before)
+    worse, better = (before, after) if is_rate else (after, before)
     met = worse > better and worse >= better * rule.limit and worse - better >= rule.least
     text = f"{what}: {_format(rule.metric, after)}, before {_format(rule.metric, before)}"
     return _make_outcome(rule, run, met, text)
-
-
-def _measure_both(metric: str, pair: tuple[Run, Run]) -> tuple[float | None, float | None]:
-    return _measure(metric, pair[0]), _measure(metric, pair[1])
 
 
 def _name_figure(metric: str, pair: tuple[Run, Run]) -> str:

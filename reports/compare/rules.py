@@ -1,7 +1,5 @@
 """The rules of `--fail-on`: what a capture may not do, alone or compared with a baseline."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

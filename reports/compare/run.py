@@ -1,7 +1,5 @@
 """One capture of a comparison: its work and its rates, computed from its document."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Show how three or more captures scale: the rate by number of callers, compared with the best rate per caller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal

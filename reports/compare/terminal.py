@@ -1,7 +1,5 @@
 """The report of `compare` for a terminal: the difference in one sentence, then the figures side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich import box
@@ -10,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.text import count, duration, safe
+from ...analyzer.model.text import count, duration, list_first, safe
 from ..shared.drawing import BAD, CAUSE_STYLES, GOOD, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
@@ -79,8 +77,7 @@ def _list_parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
 def _show_captures(runs: Sequence[Run]) -> Table:
     rows: list[tuple[Text, Text]] = []
     for run in runs:
-        files = run.analysis.files
-        named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
+        named = Text(safe(list_first(run.analysis.files, 1)), style="bold")
         named.append(f"  {describe_work(run)}", style="not bold")
         rows.append((Text(run.label, style="bold"), named))
     return pair(rows)

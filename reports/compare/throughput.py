@@ -1,7 +1,5 @@
 """Say why the rate of one capture is lower than the other's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Format the figures of a comparison in words, for all reports."""
 
-from __future__ import annotations
-
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, size
 from .figures import Changed, Figure, Shift

@@ -1,7 +1,5 @@
 """The HTML report: one page with text and tables, and a timeline that the page's own script draws."""
 
-from __future__ import annotations
-
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.views.page_data import PageData, halve_page_data
 from .page import build_page
@@ -17,6 +15,3 @@ def render(analysis: Analysis, page: PageData) -> str:
         page = halve_page_data(page)
         text = build_page(analysis, page)
     return text
-
-
-__all__ = ["MOST_BYTES", "render"]

@@ -1,7 +1,5 @@
 """Encode columns of integers compactly for a page: differences, variable-length bytes, deflate, base64."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Mapping, Sequence

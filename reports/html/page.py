@@ -1,7 +1,5 @@
 """Build the page from template, style, script, charting library and data, under a content security policy."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

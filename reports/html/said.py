@@ -1,7 +1,5 @@
 """Words and figures of the page that need code, not only a template."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
-from ...analyzer.model.text import count, duration, safe, utc
+from ...analyzer.model.text import count, duration, list_first, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.cost import describe_cost
@@ -140,14 +138,9 @@ def cost(finding: Finding) -> str:
 def scope(finding: Finding) -> str:
     """List the connections and methods of a finding."""
     numbers = [str(number) for number in finding.scope.connections]
-    parts = [f"connection{'s' if len(numbers) > 1 else ''} {_list_first(numbers)}"] if numbers else []
-    parts += [_list_first([name(method) for method in finding.scope.methods])] if finding.scope.methods else []
+    parts = [f"connection{'s' if len(numbers) > 1 else ''} {list_first(numbers, 6)}"] if numbers else []
+    parts += [list_first([name(method) for method in finding.scope.methods], 6)] if finding.scope.methods else []
     return "; ".join(parts)
-
-
-def _list_first(names: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def metrics(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -3,8 +3,6 @@
 `rpc.system`, `rpc.service` and `rpc.grpc.status_code` are names until version 1.37, which many tools still read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

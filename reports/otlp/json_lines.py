@@ -1,7 +1,5 @@
 """Encode spans as OTLP JSON, with a document per line, as the Collector's file exporter writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

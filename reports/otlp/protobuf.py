@@ -3,8 +3,6 @@
 Each piece has the resource and the scope. All pieces together are one message, because protobuf merges repeated fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Make the OpenTelemetry spans of RPCs, in the form of OTLP JSON: ids in hexadecimal, 64-bit integers as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

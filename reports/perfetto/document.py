@@ -5,8 +5,6 @@ them to the time of day. On each track, a slice ends before the next one begins 
 are on different tracks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -323,7 +321,7 @@ def _describe_rpcs(drawing: _Drawing, rows: Ints) -> Iterator[dict[str, Any]]:
     tables, zero = drawing.tables, drawing.zero
     table = tables.rpcs
     columns = {name: getattr(table, name)[rows].tolist() for name in table.__struct_fields__}
-    budgets, deadlines = tables.rpc_budgets[rows].tolist(), _list_deadlines(tables.deadlines, rows)
+    budgets, deadlines = tables.rpc_budgets[rows].tolist(), tables.deadlines[rows].tolist()
     request_end = np.where(drawing.trace.request_end_ns[rows] < 0, -1, drawing.trace.request_end_ns[rows] - zero)
     response = np.where(drawing.trace.response_start_ns[rows] < 0, -1, drawing.trace.response_start_ns[rows] - zero)
     waits = drawing.waits_of(_make_stream_keys(table)[rows])
@@ -342,7 +340,7 @@ def _describe_rpcs(drawing: _Drawing, rows: Ints) -> Iterator[dict[str, Any]]:
             "complete": complete and not before,
             "begun_before": before or None,
             "touches_gap": bool(flags & TOUCHES_GAP) or None,
-            "deadline_ns": deadlines[i],
+            "deadline_ns": _null_unknown(deadlines[i]),
             "request_messages": rpc["request_messages"],
             "response_messages": rpc["response_messages"],
             "request_bytes": rpc["request_bytes"],
@@ -370,13 +368,6 @@ def _name_rpc(method: str, status: str | None, complete: bool, before: bool) -> 
     if not complete:
         return f"{method} (end not in the capture)"
     return method if status == "OK" else f"{method} {status or '(no status)'}"
-
-
-def _list_deadlines(deadlines: Ints, rows: Ints) -> list[int | None]:
-    known = rows < len(deadlines)
-    found = np.full(len(rows), -1, dtype=np.int64)
-    found[known] = deadlines[rows[known]]
-    return [None if ns < 0 else ns for ns in found.tolist()]
 
 
 def _make_stream_keys(table: Any) -> Ints:

@@ -1,7 +1,5 @@
 """Write a track per recorded thread: when it ran, when it was ready, and for what it waited."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ The `perfetto` package has the trace builder and the message types (https://perf
 trace-packet-proto). Concatenated pieces are a valid trace, so the whole trace is never in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 

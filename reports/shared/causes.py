@@ -1,7 +1,5 @@
 """Explain each cause of RPC time in one line, for readers who never saw its name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from ...analyzer.model.budget import SIDES

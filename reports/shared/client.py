@@ -1,7 +1,5 @@
 """Describe what the client measured, beside the RPCs of the capture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
@@ -57,12 +55,8 @@ def list_times(client: ClientFacts) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, tuple(duration(getattr(of, head)) for head in HEADS)) for name, of in rows if of]
 
 
-def list_sentences(client: ClientFacts) -> list[str]:
+def list_sentences(client: ClientFacts) -> Iterator[str]:
     """Say which calls are on the wire, how they were joined, what they waited for, and what is unknown."""
-    return list(_list_sentences(client))
-
-
-def _list_sentences(client: ClientFacts) -> Iterator[str]:
     named = [f"{safe(one.file)} ({one.format}, {count(one.calls, 'call')})" for one in client.sources[:MOST_SOURCES]]
     more = len(client.sources) - len(named)
     yield f"Records: {', '.join(named)}{f' and {more} more' if more else ''}."

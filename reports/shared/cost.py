@@ -1,7 +1,5 @@
 """Say what a finding costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ...analyzer.model.finding import Finding

@@ -1,7 +1,5 @@
 """Colours, and the drawing of rich's renderables as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """Say what a proxy did with the calls whose legs are joined: one head and some lines for each proxy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...analyzer.model.analysis import Analysis, Hop

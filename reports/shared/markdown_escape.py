@@ -5,8 +5,6 @@ addresses, `:shortcodes:`. They do so after parsing, so a backslash does not hel
 So only words and figures stay as they are. Every other word of foreign text becomes a code span.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Describe which RPCs of a capture a report is about."""
 
-from __future__ import annotations
-
 from ...analyzer.model.analysis import Narrowed
 from ...analyzer.model.text import count
 

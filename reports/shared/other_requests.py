@@ -1,7 +1,5 @@
 """Describe HTTP/2 requests that are no RPCs."""
 
-from __future__ import annotations
-
 from ...analyzer.model.analysis import Analysis, OtherRequest
 from ...analyzer.model.text import count, duration
 

@@ -1,7 +1,5 @@
 """Say for each recorded process what led to its sends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.budget import PARTS

@@ -1,7 +1,5 @@
 """What every report says of an analysis as a whole: its main finding, what the capture lacks, what was not judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts

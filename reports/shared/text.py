@@ -1,7 +1,5 @@
 """Texts for terminals without Unicode, and Wireshark display filters."""
 
-from __future__ import annotations
-
 _ASCII = str.maketrans(
     dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╞╡╪┏┓┗┛┡┩╇", "+")
     | dict.fromkeys("─━═╌┄", "-")

@@ -1,7 +1,5 @@
 """Say what a TLS connection without secrets shows: its handshake, its records and its silences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis

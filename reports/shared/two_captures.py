@@ -1,7 +1,5 @@
 """Show what captures of both ends say together."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -9,7 +7,7 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Apart
 from ...analyzer.model.ends import ClockFacts, Ends, Way
-from ...analyzer.model.text import count, duration, safe
+from ...analyzer.model.text import count, duration, list_first, safe
 from .drawing import NARROW
 
 MOST_LOST = 8
@@ -20,8 +18,8 @@ def parts(ends: Ends, width: int) -> list[RenderableType]:
     """List the parts of the section: clocks, one-way delays and losses."""
     head = Text("both ends", style="bold")
     head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
-    files = f"client's capture: {_name_files(ends.client.files)} (the rest of this report is about it); "
-    files += f"server's capture: {_name_files(ends.server.files)}"
+    files = f"client's capture: {safe(list_first(ends.client.files, 1))} (the rest of this report is about it); "
+    files += f"server's capture: {safe(list_first(ends.server.files, 1))}"
     shown: list[RenderableType] = [Text(files), Text(clock(ends.clock)), _show_delays(ends, width)]
     for name, way in (("client", ends.up), ("server", ends.down)):
         shown += [Text(line) for line in losses(name, way)]
@@ -32,10 +30,6 @@ def parts(ends: Ends, width: int) -> list[RenderableType]:
 def apart(apart: Apart) -> list[RenderableType]:
     """Say that the captures are analysed one by one, and why."""
     return [Text(f"These captures cannot be combined and are analysed one by one: {safe(apart.reason)}.")]
-
-
-def _name_files(files: tuple[str, ...]) -> str:
-    return safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
 def clock(clock: ClockFacts) -> str:

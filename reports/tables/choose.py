@@ -1,7 +1,5 @@
 """Select, sort and limit the rows of a written table while they pass by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ...analyzer import _core
 from ...analyzer.decode.runner import Origin
 from ...analyzer.selection.selection import Moment, after_first, matches
 from .frame import Frame, Parts, Texts, concatenate, sort_rows
@@ -49,6 +48,8 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 NOT_SEEN, FAILED = "not_seen", "failed"
+STATUSES = (*_core.STATUSES, FAILED, NOT_SEEN)
+"""What `Choice.statuses` may name."""
 
 
 class Chosen:

@@ -1,7 +1,5 @@
 """Meanings and units of the columns of written tables; `grpcdiag export` puts them into the files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -165,6 +163,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
 }
 _OF_FLEETS: Mapping[str, str] = {
     "recording": "the recording, as in _recordings",
+    "host": "the host that recorded it",
     "first_time_ns": "time of its first packet",
     "last_time_ns": "time of its last packet",
     "first_packet": "number of the first packet that shows it, in the recording",
@@ -186,6 +185,7 @@ def columns(table: str, names: Iterable[str]) -> list[Column]:
     return [Column(name, unit(name), description(table, name)) for name in names]
 
 
+@cache
 def unit(name: str) -> str:
     """Give the unit of a column by its name, as `docs/tables.md` defines it."""
     if name.startswith("budget_"):

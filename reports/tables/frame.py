@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, StructMeta
 from msgspec.structs import replace
 
 from ...analyzer.model.text import safe
@@ -17,35 +18,47 @@ Packed: TypeAlias = tuple[str, Any, list[str | None] | None, bool, int | None]
 """A column for `_core.RowWriter`: name; cells; texts, or names of parts; whether they are an enum; what means null."""
 
 
-class Column(Protocol):
+class _AbstractStruct(StructMeta, ABCMeta):
+    pass
+
+
+class Column(Struct, frozen=True, eq=False, metaclass=_AbstractStruct):
     """Cells of one kind."""
 
+    @abstractmethod
     def __len__(self) -> int:
         """Count the cells."""
 
-    def take(self, rows: Any) -> Self:
+    @abstractmethod
+    def take(self, rows: Any) -> Any:
         """Take some rows: a slice, their numbers, or a mask."""
 
     def is_null(self) -> npt.NDArray[np.bool_]:
         """Tell which cells are null."""
+        return np.zeros(len(self), bool)
 
+    @abstractmethod
     def sort_keys(self) -> tuple[Array, ...]:
         """Give arrays that order the cells as a whole, the first one being the least significant."""
 
+    @abstractmethod
     def to_list(self) -> list[Any]:
         """Give the cells as Python values; None for null."""
 
-    def append(self, others: Sequence[Self]) -> Self:
+    @abstractmethod
+    def append(self, others: Sequence[Any]) -> Any:
         """Put the cells of other columns of this kind behind these."""
 
-    def escape(self) -> Column:
+    def escape(self) -> Any:
         """Escape foreign text with `safe`."""
+        return self
 
+    @abstractmethod
     def pack(self, name: str) -> Packed:
         """Give the column as the core's writer takes it."""
 
 
-class Numbers(Struct, frozen=True, eq=False):
+class Numbers(Column, frozen=True, eq=False):
     """Integers, booleans, or floating-point numbers, of which not-a-number is null."""
 
     cells: Array
@@ -53,41 +66,30 @@ class Numbers(Struct, frozen=True, eq=False):
     """The number that means null."""
 
     def __len__(self) -> int:
-        """Count the cells."""
         return len(self.cells)
 
     def take(self, rows: Any) -> Numbers:
-        """See `Column`."""
         return Numbers(self.cells[rows], self.null)
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        """See `Column`."""
         if self.cells.dtype == np.float64:
             return np.asarray(np.isnan(self.cells))
         return np.zeros(len(self), bool) if self.null is None else np.asarray(self.cells == self.null)
 
     def sort_keys(self) -> tuple[Array, ...]:
-        """See `Column`."""
         return (self.cells,)
 
     def to_list(self) -> list[Any]:
-        """See `Column`."""
         return [None if null else cell for cell, null in zip(self.cells.tolist(), self.is_null().tolist(), strict=True)]
 
     def append(self, others: Sequence[Numbers]) -> Numbers:
-        """See `Column`."""
         return Numbers(np.concatenate([self.cells, *(other.cells for other in others)]), self.null)
 
-    def escape(self) -> Numbers:
-        """See `Column`."""
-        return self
-
     def pack(self, name: str) -> Packed:
-        """See `Column`."""
         return name, np.ascontiguousarray(self.cells), None, False, self.null
 
 
-class Texts(Struct, frozen=True, eq=False):
+class Texts(Column, frozen=True, eq=False):
     """Texts by number; a number without a text is null."""
 
     codes: Array
@@ -96,15 +98,12 @@ class Texts(Struct, frozen=True, eq=False):
     """Whether the texts are all that may occur, none of them from a capture."""
 
     def __len__(self) -> int:
-        """Count the cells."""
         return len(self.codes)
 
     def take(self, rows: Any) -> Texts:
-        """See `Column`."""
         return replace(self, codes=self.codes[rows])
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        """See `Column`."""
         return self.where([text is None for text in self.texts]) | (self.codes >= len(self.texts))
 
     def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
@@ -113,73 +112,57 @@ class Texts(Struct, frozen=True, eq=False):
         return np.asarray(answers[np.minimum(self.codes, len(self.texts))])
 
     def sort_keys(self) -> tuple[Array, ...]:
-        """See `Column`."""
         ranks = {text: rank for rank, text in enumerate(sorted({text for text in self.texts if text is not None}))}
         by_code = np.array([ranks.get(text, 0) for text in (*self.texts, None)])  # type: ignore[arg-type]
         return (by_code[np.minimum(self.codes, len(self.texts))],)
 
     def to_list(self) -> list[str | None]:
-        """See `Column`."""
         texts = [*self.texts, None]
         return [texts[min(code, len(self.texts))] for code in self.codes.tolist()]
 
     def append(self, others: Sequence[Texts]) -> Texts:
-        """See `Column`."""
         if all(other.texts == self.texts for other in others):
             return replace(self, codes=np.concatenate([self.codes, *(other.codes for other in others)]))
         return number_texts([text for part in (self, *others) for text in part.to_list()])
 
     def escape(self) -> Texts:
-        """See `Column`."""
         if self.is_enum or all(text is None or text.isprintable() for text in self.texts):
             return self
         return replace(self, texts=[text if text is None else safe(text) for text in self.texts])
 
     def pack(self, name: str) -> Packed:
-        """See `Column`."""
         return name, np.ascontiguousarray(self.codes), list(self.texts), self.is_enum, None
 
 
-class Hex(Struct, frozen=True, eq=False):
+class Hex(Column, frozen=True, eq=False):
     """Identifiers of 64 bits a word, written in hexadecimal; null where all words are zero."""
 
     words: tuple[Array, ...]
 
     def __len__(self) -> int:
-        """Count the cells."""
         return len(self.words[0])
 
     def take(self, rows: Any) -> Hex:
-        """See `Column`."""
         return Hex(tuple(word[rows] for word in self.words))
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        """See `Column`."""
         return np.asarray(np.logical_and.reduce([word == 0 for word in self.words]))
 
     def sort_keys(self) -> tuple[Array, ...]:
-        """See `Column`."""
         return self.words[::-1]
 
     def to_list(self) -> list[str | None]:
-        """See `Column`."""
         rows = zip(*(word.tolist() for word in self.words), strict=True)
         return ["".join(f"{word:016x}" for word in row) if any(row) else None for row in rows]
 
     def append(self, others: Sequence[Hex]) -> Hex:
-        """See `Column`."""
         return Hex(tuple(map(np.concatenate, zip(self.words, *(other.words for other in others), strict=True))))
 
-    def escape(self) -> Hex:
-        """See `Column`."""
-        return self
-
     def pack(self, name: str) -> Packed:
-        """See `Column`."""
         return name, [np.ascontiguousarray(word) for word in self.words], None, False, None
 
 
-class Parts(Struct, frozen=True, eq=False):
+class Parts(Column, frozen=True, eq=False):
     """A structure of integers."""
 
     cells: Array
@@ -187,43 +170,29 @@ class Parts(Struct, frozen=True, eq=False):
     names: Sequence[str]
 
     def __len__(self) -> int:
-        """Count the cells."""
         return len(self.cells)
 
     def take(self, rows: Any) -> Parts:
-        """See `Column`."""
         return Parts(self.cells[rows], self.names)
 
     def part(self, name: str) -> Numbers:
         """Take one part as a column."""
         return Numbers(self.cells[:, self.names.index(name)])
 
-    def is_null(self) -> npt.NDArray[np.bool_]:
-        """See `Column`."""
-        return np.zeros(len(self), bool)
-
     def sort_keys(self) -> tuple[Array, ...]:
-        """See `Column`."""
         return tuple(self.cells.T[::-1])
 
     def to_list(self) -> list[dict[str, int]]:
-        """See `Column`."""
         return [dict(zip(self.names, row, strict=True)) for row in self.cells.tolist()]
 
     def append(self, others: Sequence[Parts]) -> Parts:
-        """See `Column`."""
         return Parts(np.concatenate([self.cells, *(other.cells for other in others)]), self.names)
 
-    def escape(self) -> Parts:
-        """See `Column`."""
-        return self
-
     def pack(self, name: str) -> Packed:
-        """See `Column`."""
         return name, np.ascontiguousarray(self.cells, np.int64), list(self.names), False, None
 
 
-class Lists(Struct, frozen=True, eq=False):
+class Lists(Column, frozen=True, eq=False):
     """Lists; None for null. CSV has their items joined by semicolons."""
 
     lists: Sequence[Any]
@@ -232,15 +201,14 @@ class Lists(Struct, frozen=True, eq=False):
     """Type of the items, which are texts without one."""
 
     def __len__(self) -> int:
-        """Count the cells."""
         return len(self.lists)
 
     def take(self, rows: Any) -> Lists:
-        """See `Column`."""
-        return replace(self, lists=[self.lists[row] for row in np.arange(len(self))[rows].tolist()])
+        numbered = isinstance(rows, np.ndarray) and rows.dtype != np.bool_
+        numbers = rows if numbered else np.arange(len(self))[rows]
+        return replace(self, lists=[self.lists[row] for row in numbers.tolist()])
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        """See `Column`."""
         return np.array([one is None for one in self.lists], bool)
 
     def sort_keys(self) -> tuple[Array, ...]:
@@ -248,15 +216,12 @@ class Lists(Struct, frozen=True, eq=False):
         raise TypeError("lists have no order")
 
     def to_list(self) -> list[Sequence[Any] | None]:
-        """See `Column`."""
         return list(self.lists)
 
     def append(self, others: Sequence[Lists]) -> Lists:
-        """See `Column`."""
         return replace(self, lists=[one for part in (self, *others) for one in part.lists])
 
     def escape(self) -> Lists:
-        """See `Column`."""
         if self.dtype is not None:
             return self
         return replace(self, lists=[one if one is None else list(map(safe, one)) for one in self.lists])
@@ -266,7 +231,6 @@ class Lists(Struct, frozen=True, eq=False):
         return number_texts([None if one is None else ";".join(map(str, one)) for one in self.lists])
 
     def pack(self, name: str) -> Packed:
-        """See `Column`."""
         lengths = np.array([-1 if one is None else len(one) for one in self.lists], np.int64)
         items = [item for one in self.lists for item in (one if one is not None else ())]
         if self.dtype is not None:
@@ -289,7 +253,6 @@ class Frame(Struct, frozen=True, eq=False):
     """See `Column`."""
 
     def __len__(self) -> int:
-        """Count the rows."""
         return len(next(iter(self.columns.values()), ()))
 
     def take(self, rows: Any) -> Frame:

@@ -1,7 +1,5 @@
 """Tables for people: a few columns that fit the width, relative times, and time by cause as a bar."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple

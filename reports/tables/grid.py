@@ -1,7 +1,5 @@
 """Draw tables of expected and found figures, and the sentences below them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich import box

@@ -1,7 +1,5 @@
 """The columns of each table that people see, and the names by which they may ask for any column."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

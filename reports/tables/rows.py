@@ -1,7 +1,5 @@
 """Build the tables of `docs/tables.md`: names instead of codes, null for unknown values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, get_type_hints
 from urllib.parse import unquote
@@ -31,10 +29,10 @@ from ...analyzer.tables import (
     Ints,
     Messages,
     Packets,
-    Rpcs,
     Tables,
     names_of,
 )
+from ...analyzer.tables.grouping import take_rows
 from .frame import Frame, Hex, Lists, Numbers, Parts, Texts, number_texts
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
@@ -163,8 +161,6 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> Frame:
     codes = codes.astype(np.uint32)
     named = [some.names[number] for number in places.tolist()]
     before = (table.flags & BEGUN_BEFORE) != 0
-    deadlines = np.full(len(table.connection), -1, dtype=np.int64)
-    deadlines[: len(some.deadlines)] = some.deadlines
     return Frame(
         {
             "connection": Numbers(table.connection),
@@ -192,12 +188,12 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> Frame:
             "method_label": Texts(codes, [label for _, label in named]),
             "method_unknown": Numbers((table.flags & METHOD_UNKNOWN) != 0),
             "touches_gap": Numbers((table.flags & TOUCHES_GAP) != 0),
-            "deadline_ns": _null_unknown(deadlines),
+            "deadline_ns": _null_unknown(some.deadlines),
             "grpc_message": _look_up(table.grpc_message, some.errors),
             "previous_attempts": _null_unknown(table.previous_attempts, 0),
             "trace_id": Hex((table.trace_high, table.trace_low)),
             "span_id": Hex((table.span_id,)),
-            "parent_rpc": _null_unknown(np.full(len(deadlines), -1) if some.parents is None else some.parents),
+            "parent_rpc": _null_unknown(np.full(len(before), -1) if some.parents is None else some.parents),
             "budget": Parts(some.budgets, causes),
         }
     )
@@ -212,13 +208,14 @@ def rpc_pieces(
 ) -> Iterator[Frame]:
     """Build the table of `grpcdiag rpcs` piece by piece, at least one piece."""
     sums = tables.rpc_budgets if budgets is None else budgets
-    columns = {name: getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__}
     names = names_of(tables.methods)
     for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
         some = slice(begin, begin + RPCS_AT_ONCE)
-        part = Rpcs(**{name: column[some] for name, column in columns.items()})
         before = None if parents is None else parents[some]
-        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names, tables.errors, before), causes)
+        yield rpcs_of(
+            RpcRows(take_rows(tables.rpcs, some), tables.deadlines[some], sums[some], names, tables.errors, before),
+            causes,
+        )
 
 
 def waits(tables: Tables) -> Frame:

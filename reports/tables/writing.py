@@ -1,7 +1,5 @@
 """Write rows piece by piece as CSV, JSON lines, or Parquet with the meaning of each column in its metadata."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import IO

@@ -1,7 +1,5 @@
 """The report of `analyze` for a terminal: what happened, the packets that show it, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
@@ -15,7 +13,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, Narrowed
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
-from ...analyzer.model.text import count, duration, safe, size, utc
+from ...analyzer.model.text import count, duration, list_first, safe, size, utc
 from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
@@ -153,8 +151,7 @@ def _begin(analysis: Analysis) -> list[RenderableType]:
 
 def _show_capture(analysis: Analysis) -> Text:
     capture, totals = analysis.capture, analysis.totals
-    names = safe(analysis.files[0]) + (f" and {len(analysis.files) - 1} more" if len(analysis.files) > 1 else "")
-    line = Text(names, style="bold")
+    line = Text(safe(list_first(analysis.files, 1)), style="bold")
     line.append(
         f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}, "
         f"{'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "

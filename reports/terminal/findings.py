@@ -1,7 +1,5 @@
 """Show findings on a terminal: what each costs, the packets that show it, what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -11,7 +9,7 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.finding import Evidence, Finding, Remedy
-from ...analyzer.model.text import count, duration, packet_filter, safe, utc
+from ...analyzer.model.text import count, duration, list_first, packet_filter, safe, utc
 from ..shared.cost import describe_cost
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
 from ..shared.quality import find_main, rank_cost
@@ -109,9 +107,7 @@ def _show_cost(finding: Finding, read: bool) -> Text:
 
 
 def _list_names(noun: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"{noun}{'s' * (noun != '' and len(names) != 1)} {shown}{more}".strip()
+    return f"{noun}{'s' * (noun != '' and len(names) != 1)} {list_first(names, MOST_NAMES)}".strip()
 
 
 def _show_evidence(evidence: Sequence[Evidence], start: int, width: int) -> RenderableType:

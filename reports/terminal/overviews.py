@@ -1,7 +1,5 @@
 """Show methods and connections on a terminal: as tables, or as paragraphs where a table does not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Sequence
 
 from rich import box

@@ -1,7 +1,5 @@
 """Show TLS connections without secrets: what handshakes and records show, and how to get the secrets."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text

@@ -1,7 +1,5 @@
 """Draw connections and RPCs as a timeline of text."""
 
-from __future__ import annotations
-
 from itertools import chain
 
 from rich.text import Text

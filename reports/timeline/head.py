@@ -1,7 +1,5 @@
 """The head of a timeline: the ends of the connection, the range drawn, and how full its windows were."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich.text import Text

@@ -1,7 +1,5 @@
 """Draw bytes in flight and windows over the time of an excerpt, one character for each part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Draw events in order of time: client frames point right, server frames left, with blocked intervals and silences."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Draw what led to a recorded host's sends under an RPC, one character for each part of the time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Comments on packets: the evidence of findings, and where blocked intervals begin and end."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

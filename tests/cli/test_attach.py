@@ -17,7 +17,8 @@ from support import grpcdiag, recorded, run_here, synthetic
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.cli import app, attach
+from grpcdiag.cli import app
+from grpcdiag.cli.scrub import DIFFERS
 from grpcdiag.reports import analysis_json
 
 FILES = {"issue.md", "report.html", "analysis.json"}
@@ -313,7 +314,7 @@ def test_a_difference_leaves_nothing(what: str, output: str, tmp_path: Path, mon
         monkeypatch.setattr(timeline, "render", lambda *_: next(texts))
     arguments = ["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / output)]
     result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == attach.DIFFERS
+    assert result.exit_code == DIFFERS
     assert "nothing is written: the scrubbed capture would differ in" in result.stderr
     assert list(names(tmp_path)) == []
 

@@ -249,6 +249,28 @@ def test_a_sender_that_comes_again_is_followed() -> None:
     assert [text.partition(":")[0] for text in told] == ["recording ended", "recording goes on"]
 
 
+@pytest.mark.parametrize("second", [b"", b"GET / HTTP/1.1\r\n\r\n" * 10])
+def test_a_later_stream_that_is_no_capture_ends_nothing(second: bytes, tmp_path: Path) -> None:
+    """As of a proxy whose sender is away: it goes on, and the moment of the first stream is written."""
+    words = ["-o", str(tmp_path / "flight"), "--keep", "1h", "--trigger", "max > 1us"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with subprocess.Popen([*WATCH, "--json", url, *words], stdout=subprocess.PIPE) as running:
+            for data in (FILE.read_bytes(), second, FILE.read_bytes()):
+                with server.accept()[0] as connection:
+                    connection.sendall(data)
+            server.accept()[0].close()
+            running.send_signal(signal.SIGTERM)
+            assert running.stdout is not None
+            intervals = [json.loads(line) for line in running.stdout]
+            assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert intervals[-1]["packets"] == 2 * totals(FILE)["capture"]["packets"]
+    assert min(one["time_ns"] for one in intervals) > 1e18
+    written = [*(tmp_path / "flight").glob("*.pcapng")]  # the moment of the third stream shares it, or has its own
+    assert written and all(totals(file)["totals"]["rpcs"] >= totals(FILE)["totals"]["rpcs"] for file in written)
+
+
 def test_what_is_no_capture() -> None:
     _, done = watch(stream=b"GET / HTTP/1.1\r\n\r\n" * 10)
     assert done.returncode == 3

@@ -23,6 +23,7 @@ from grpcdiag.analyzer.analysis import add_processes, analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables.grouping import take_rows
 from grpcdiag.analyzer.tables.processes import PARTS
 from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data, halve_page_data
@@ -332,7 +333,7 @@ def test_steps_of_threads_fill_the_intervals_in_which_their_side_had_to_act() ->
     assert sidecar
     found = add_processes([path], decode([path]), sidecar, ())[0].processes
     assert found
-    acts = found.acts.choose(found.acts.process > 0)
+    acts = take_rows(found.acts, found.acts.process > 0)
     longest = np.sort(acts.duration_ns)[::-1]
     some, every = (collect_steps(found, 0, most) for most in (100, len(longest)))
     for steps, most in ((some, 100), (every, len(longest))):

@@ -1,7 +1,5 @@
 """Render a comparison as one page that loads and sends nothing, in the style of the page of one capture."""
 
-from __future__ import annotations
-
 import functools
 from importlib.resources import files
 

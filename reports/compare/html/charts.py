@@ -1,7 +1,5 @@
 """Place the figures of a comparison in charts: what a template needs to draw them as SVG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 
