@@ -125,7 +125,7 @@ def search(source: str, tell: Callable[[str, str], None] = lambda folder, reason
     if has_magic(path) and not tried(lambda: system.exists(path), source):
         root = path[: min(path.index(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
         listed = _matched(system, path, root, source)
-    elif tried(lambda: system.isdir(path), source):
+    elif _is_folder(system, path, source):
         root, listed = path, _below(system, path, source)
         if local_path(system.unstrip_protocol(path)) is not None:
             _tell_unreadable(path, tell)
@@ -140,8 +140,37 @@ def search(source: str, tell: Callable[[str, str], None] = lambda folder, reason
 _Listed = dict[str, dict[str, Any]]
 
 
+def _is_folder(system: Any, path: str, source: str) -> bool:
+    """Check by two requests: for fsspec, what the store gives an error for is no folder."""
+    if tried(lambda: system.isdir(path), source):
+        return True
+    try:
+        return bool(tried(lambda: system.info(path), source).get("type") == "directory")
+    except FileNotFoundError:
+        return False
+
+
+def _errors(system: Any) -> dict[str, Any]:
+    """Give the options of a listing so that errors are raised: fsspec's walk passes over them, as over empty folders.
+
+    Stores with listings of their own raise errors, and know no such option.
+    """
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractFileSystem
+
+    kind = type(system)
+    walks = kind._find is AsyncFileSystem._find if system.async_impl else kind.find is AbstractFileSystem.find
+    return {"on_error": _raise_unless_lasting} if walks else {}
+
+
+def _raise_unless_lasting(error: OSError) -> None:
+    """Raise an error of a store; folders that are gone or closed are told elsewhere."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+        raise error
+
+
 def _below(system: Any, folder: str, source: str) -> _Listed:
-    everything = tried(lambda: system.find(folder, detail=True), source)
+    everything = tried(lambda: system.find(folder, detail=True, **_errors(system)), source)
     return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
 
 
@@ -158,7 +187,7 @@ def _wanted(name: str) -> bool:
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
     """List what a pattern matches: files with any name, and folders with the captures below them."""
     try:
-        listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+        listed: _Listed = tried(lambda: system.glob(pattern, detail=True, **_errors(system)), source)
     except FileNotFoundError:
         return {}
     folders = {name for name, info in listed.items() if info.get("type") == "directory"}
@@ -168,7 +197,7 @@ def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
             if any("/".join(parents[:depth]) in folders for depth in range(1, len(parents))):
                 listed[name] = info
     sidecar = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
-    found = tried(lambda: system.glob(sidecar, detail=True), source)
+    found = tried(lambda: system.glob(sidecar, detail=True, **_errors(system)), source)
     return listed | {name: info for name, info in found.items() if is_sidecar_file(name)}
 
 
@@ -364,7 +393,8 @@ def names(url: str) -> list[str]:
     """List the URLs of all files below a folder; empty if it does not exist. Raises StoreError."""
     system, path = opened(url)
     try:
-        return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.find(path), url))
+        found = tried(lambda: system.find(path, **_errors(system)), url)
+        return sorted(map(system.unstrip_protocol, found))
     except FileNotFoundError:
         return []
 
@@ -373,7 +403,8 @@ def matching(pattern: str) -> list[str]:
     """List the URLs of files that match a pattern. Raises StoreError."""
     system, path = opened(pattern)
     try:
-        return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.glob(path), pattern))
+        found = tried(lambda: system.glob(path, **_errors(system)), pattern)
+        return sorted(map(system.unstrip_protocol, found))
     except FileNotFoundError:
         return []
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -171,6 +172,32 @@ def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.Monke
     with pytest.raises(store.StoreError, match="Slow Down"):
         store.tried(broken, "it")
     assert calls.count("broken") == store.TRIES
+
+
+@pytest.mark.parametrize("pattern", ["", "/*"])
+def test_a_folder_that_a_store_does_not_list_is_not_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str
+) -> None:
+    """fsspec's walk passes over folders whose listing failed."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    from grpcdiag.fleet.recordings import store
+
+    many(tmp_path / "captures", 1)
+    listing, failed = LocalFileSystem.ls, []
+
+    def unsteady(self: Any, path: str, *rest: Any, **how: Any) -> Any:
+        if not failed:
+            failed.append(path)
+            raise OSError("503 Slow Down")
+        return listing(self, path, *rest, **how)
+
+    monkeypatch.setattr(LocalFileSystem, "ls", unsteady)
+    monkeypatch.setenv("GRPCDIAG_STORE_WAIT_S", "0")
+    assert len(list(store.search(f"{tmp_path}{pattern}"))) == 1
+    assert failed
+    failed.clear()
+    assert len(store.names(f"{tmp_path}/captures")) == 1
 
 
 @pytest.fixture(scope="module")
