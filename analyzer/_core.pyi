@@ -17,6 +17,7 @@ __all__ = [
     "STATUSES",
     "STATUS_SOURCES",
     "THREAD_STATES",
+    "TLS_ALERT_LENGTH",
     "VANTAGES",
     "Annotating",
     "CaptureError",
@@ -43,6 +44,7 @@ THREAD_STATES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
+TLS_ALERT_LENGTH: Final[int]
 REPEATED_WITHIN_NS: Final[int]
 RPC_PROTOCOLS: Final[list[str]]
 VANTAGES: Final[list[str]]

@@ -23,11 +23,11 @@ def tables_of_scene(name: str) -> Tables:
     return decode([synthetic(name).file])
 
 
-def played(conv: Conversation, folder: Path, close: Close = "client") -> Tables:
+def played(conv: Conversation, folder: Path, close: Close = "client", **how: Any) -> Tables:
     """A conversation as a capture, decoded."""
     path = folder / "played.pcap"
     path.write_bytes(write_pcap(Link(rtt_ns=conv.rtt_ns, close=close).carry(conv)))
-    return decode([str(path)])
+    return decode([str(path)], **how)
 
 
 def told(module: Any, tables: Tables, **limits: Any) -> Finding | None:

@@ -23,8 +23,6 @@ REPORTS = 2
 NO_ALERT = 255
 """`Setups.alert` without an alert."""
 TLS_1_3 = 0x0304
-ALERT_BYTES = 19
-"""A record of TLS 1.3 with an alert: two octets, the type, and a tag of sixteen (RFC 8446 sections 5.2 and 6)."""
 
 ALERTS = {
     10: "unexpected_message",
@@ -121,11 +119,12 @@ def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
     A server of HTTP/2 sends its SETTINGS at once. One that closes later, or after its client, may say goodbye by that.
     """
     c, r = tables.connections, tables.records
-    server, records, sizes = r.direction == 1, np.zeros(len(c.rpcs), np.int64), np.zeros(len(c.rpcs), np.int64)
-    records[r.connection[server]], sizes[r.connection[server]] = r.records[server], r.bytes[server]
+    records, sizes = np.zeros((2, len(c.rpcs)), np.int64), np.zeros((2, len(c.rpcs)), np.int64)
+    records[r.direction, r.connection], sizes[r.direction, r.connection] = r.records, r.bytes
     over_tls = (c.tls_version == TLS_1_3) & (c.tls_alpn & OFFERS_H2 != 0) & (c.tls_finished_packet > 0)
     prompt = (c.closed_by == 1) & (c.closed_time_ns - tables.setups.client_time_ns <= unanswered_ns)
-    rejected: Mask = over_tls & prompt & (records == 1) & (sizes == ALERT_BYTES)
+    client, server = (records == 1) & (sizes == _core.TLS_ALERT_LENGTH)
+    rejected: Mask = over_tls & prompt & server & ~client
     return rejected
 
 

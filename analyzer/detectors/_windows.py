@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import size
-from ..tables import WINDOW_NOT_KNOWN, Ints, Tables
+from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Tables
 from . import _shared, _stalls
 from ._stalls import StallLimits, Stalls
 
@@ -106,6 +106,7 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=_stalls.measure(tables, stalls)
+        | _name_reader(tables, stalls)
         | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)}
         | _list_figures(words.reading),
         evidence=tuple(
@@ -125,6 +126,12 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
             f"{words.first_step}."
         ),
     )
+
+
+def _name_reader(tables: Tables, stalls: Stalls) -> dict[str, str]:
+    """Name the side whose window it is; nothing where both blocked the other."""
+    senders = set(tables.waits.direction[stalls.rows].tolist())
+    return {"side": DIRECTIONS[1 - senders.pop()]} if len(senders) == 1 else {}
 
 
 _PROVED = (

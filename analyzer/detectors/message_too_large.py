@@ -9,15 +9,18 @@ a client resets the stream, so without this finding the calls look as if they ha
 How it is decided
 -----------------
 By the length in the message's prefix, and by who ended the RPC before the message was whole. Counted are responses
-above 4 MiB whose client reset the stream within 100 ms of the prefix, not at a deadline, and requests above 4 MiB to
-which the server responded with RESOURCE_EXHAUSTED. No message above 4 MiB may have arrived whole in that direction of
-the connection. Responses need three such RPCs: one or two may have been cancelled by chance.
+above 4 MiB whose client reset the stream within 100 ms of the prefix, neither at a deadline nor because another attempt
+was answered, and requests above 4 MiB to which the server responded with RESOURCE_EXHAUSTED, a round trip or more after
+the prefix. No message above 4 MiB may have arrived whole at that host. Responses need three such RPCs: one or two may
+have been cancelled by chance. Where texts of errors are read, requests count only if the text says that the message is
+too large; without the text, the confidence is medium.
 
 When it cannot tell
 -------------------
 Limits below 4 MiB, and messages that were sent whole before the receiver refused them: these calls stay `cancelled` or
 `rpc-errors`. Lengths after decompression are not on the wire, and a limit may count those. A client that cancels its
-calls as soon as a response begins looks the same, unless it resets with ENHANCE_YOUR_CALM, as C-core does.
+calls as soon as a response begins looks the same, unless it resets with ENHANCE_YOUR_CALM, as C-core does. So does a
+server that refuses long requests for another reason, such as a quota, if the text of the error is not read.
 
 What would refute it
 --------------------
@@ -34,15 +37,18 @@ References
 - grpc/grpc doc/PROTOCOL-HTTP2.md: Length-Prefixed-Message; Errors (RESOURCE_EXHAUSTED and ENHANCE_YOUR_CALM)
 """
 
+import re
 from collections.abc import Iterator
+
+import numpy as np
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Mask, Tables
 from . import _failures as common
-from . import _figures
+from . import _figures, _retries
 from ._failures import Failed
 from ._shared import lower, name_hosts, quality_allows
 from ._software import C_CORE
@@ -55,6 +61,11 @@ ABOUT = About(
     weight="refused_share",
 )
 RESOURCE_EXHAUSTED = _core.STATUSES.index("RESOURCE_EXHAUSTED")
+TOO_LARGE = re.compile(
+    r"message.*(larger|exceeds|too large|too big|too long)|(larger|exceeds|too large).*message", re.I | re.S
+)
+"""Texts of errors: `received message larger than max` (C-core, grpc-go, grpc-js), `gRPC message exceeds maximum size`
+(grpc-java), `decoded message length too large` (tonic)."""
 ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
 
 
@@ -82,8 +93,15 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _are_requests(tables: Tables, rows: Failed, limits: Limits) -> Mask:
-    answered: Mask = (rows.status == RESOURCE_EXHAUSTED) & (rows.source == common.TRAILERS)
-    return answered & _are_too_long(tables, rows, 0, limits)
+    """Mark RPCs that the server refused a round trip or more after the prefix of a long message."""
+    begun, ended = tables.failures.cut_request_time_ns[rows.row], tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    later = ended - begun >= np.maximum(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows.rpc]], 0)
+    answered = (rows.status == RESOURCE_EXHAUSTED) & (rows.source == common.TRAILERS) & later
+    found: Mask = answered & _are_too_long(tables, rows, 0, limits)
+    for place in np.flatnonzero(found).tolist() if tables.errors else ():
+        text = common.error_text(tables, int(rows.rpc[place]))
+        found[place] = text is None or TOO_LARGE.search(text) is not None
+    return found
 
 
 def _are_responses(tables: Tables, rows: Failed, limits: Limits) -> Mask:
@@ -91,15 +109,17 @@ def _are_responses(tables: Tables, rows: Failed, limits: Limits) -> Mask:
     begun = tables.failures.cut_response_time_ns[rows.row]
     after = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns - begun
     prompt: Mask = (rows.reset_by == 0) & (begun >= 0) & (after <= limits.prompt_ns)
-    prompt &= rows.source != common.CLIENT_DEADLINE
-    return prompt & _are_too_long(tables, rows, 1, limits)
+    prompt &= (rows.source != common.CLIENT_DEADLINE) & _are_too_long(tables, rows, 1, limits)
+    prompt[prompt] = ~_retries.mark_hedged(tables, rows.rpc[prompt].astype(np.int64))
+    return prompt
 
 
 def _are_too_long(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Mask:
-    """Mark RPCs with an unfinished message above the limit, where none above it arrived whole."""
-    arrived = tables.directions.longest_message_bytes[2 * tables.rpcs.connection[rows.rpc] + direction]
-    too_long: Mask = (_lengths(tables, rows, direction) > limits.limit_bytes) & (arrived <= limits.limit_bytes)
-    return too_long
+    """Mark RPCs with an unfinished message above the limit, whose receiver got none above it whole."""
+    receivers = tables.connections.client_ip if direction else tables.connections.server_ip
+    accepts = tables.directions.longest_message_bytes[direction::2] > limits.limit_bytes
+    too_long: Mask = _lengths(tables, rows, direction) > limits.limit_bytes
+    return too_long & ~np.isin(receivers[tables.rpcs.connection[rows.rpc]], receivers[accepts])
 
 
 def _lengths(tables: Tables, rows: Failed, direction: int) -> Counts:
@@ -117,11 +137,12 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     refused = f"{len(rows):,} of {count(everything, 'RPC')}"
     does = "reset" if direction else "refused with RESOURCE_EXHAUSTED"
     messages = f"a {'response' if direction else 'request'} of {sizes}"
+    explicit = _is_explicit(tables, rows, direction)
     return Finding(
         id=ID,
         title=f"{receiver} {does} {refused} while {messages} arrived",
         severity=common.severity_of_count(len(rows), everything, limits.few, limits),
-        confidence=lower(_rate(rows, direction), quality_allows(tables)),
+        confidence=lower("high" if explicit else "medium", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
             "refused_rpcs": len(rows),
@@ -136,23 +157,29 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
             "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
-            f"The caller sees RESOURCE_EXHAUSTED.{_ALIKE if direction else ''}"
+            f"The caller sees RESOURCE_EXHAUSTED.{'' if explicit else _ALIKE[direction]}"
         ),
         remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
         references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
         verdict=(
             f"{receiver} {does} {refused} while {messages} arrived: check its limit on received messages (4 MiB by "
-            "default)."
+            f"default){'' if explicit or direction else ' and the texts of the errors'}."
         ),
     )
 
 
-_ALIKE = " A caller that cancels as soon as a response begins would look the same."
+_ALIKE = (
+    " A server that refuses long requests for another reason, such as a quota, would look the same: --show-messages "
+    "shows the texts of the errors.",
+    " A caller that cancels as soon as a response begins would look the same.",
+)
 
 
-def _rate(rows: Failed, direction: int) -> Confidence:
-    """Rate the confidence: C-core says by its code that it refuses."""
-    return "high" if not direction or (rows.reset_code == ENHANCE_YOUR_CALM).all() else "medium"
+def _is_explicit(tables: Tables, rows: Failed, direction: int) -> bool:
+    """Check whether each receiver says that it refuses: by an error's text or, as C-core, by the code of its reset."""
+    if direction:
+        return bool((rows.reset_code == ENHANCE_YOUR_CALM).all())
+    return all(common.error_text(tables, rpc) for rpc in rows.rpc.tolist())
 
 
 def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Iterator[Evidence]:
@@ -164,7 +191,8 @@ def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits)
             said = f"the prefix of a response of {length:,} bytes ({where})"
             yield Evidence(int(failures.cut_response_packet[row]), int(failures.cut_response_time_ns[row]), said)
         else:
-            yield common.began(tables, rpc)
+            said = f"the prefix of a request of {length:,} bytes ({where})"
+            yield Evidence(int(failures.cut_request_packet[row]), int(failures.cut_request_time_ns[row]), said)
         unfinished = "" if direction else f"; the request of {length:,} bytes is not whole"
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place) + unfinished)
 

@@ -86,6 +86,8 @@ class Failures(Struct, frozen=True, eq=False):
     headers_packet: Annotated[Counts, "packet with the end of the last header block of its response, 0 for none"]
     headers_time_ns: Annotated[Ints, "time of that packet"]
     cut_request_bytes: Annotated[Counts, "length by its prefix of a request message that was not whole, 0 for none"]
+    cut_request_packet: Annotated[Counts, "packet of that request message's first byte, 0 for none"]
+    cut_request_time_ns: Annotated[Ints, "time of that packet, -1 for none"]
     cut_response_bytes: Annotated[Counts, "length by its prefix of a response message that was not whole, 0 for none"]
     cut_response_packet: Annotated[Counts, "packet of that response message's first byte, 0 for none"]
     cut_response_time_ns: Annotated[Ints, "time of that packet, -1 for none"]

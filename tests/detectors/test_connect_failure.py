@@ -123,6 +123,17 @@ def test_an_alert_behind_the_client_s_end_or_later_says_goodbye(closed_by: int, 
     assert bool(list(detector.detect(other, detector.Limits()))) == fires
 
 
+def test_a_server_that_answers_the_client_s_goodbye_rejected_nothing() -> None:
+    tables = decode([recorded("wild/tls-client-certificate.pcap.zst")])
+    r = tables.records
+    of_client = r.direction == 0
+    assert of_client.any()
+    goodbye = changed(
+        tables, "records", records=np.where(of_client, 1, r.records), bytes=np.where(of_client, 19, r.bytes)
+    )
+    assert not list(detector.detect(goodbye, detector.Limits()))
+
+
 def test_tls_that_carried_anything_is_no_failure() -> None:
     assert found(detector, [recorded("tls13-go.pcap")]) is None
 

@@ -1,14 +1,23 @@
 """`message-too-large`: who refused which messages, and what stays a cancelled call."""
 
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
+from h2.settings import SettingCodes
 from judging import changed, check_evidence, must, played, told
 from support import recorded, synthetic
 
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import message_too_large
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.mangle import in_time_order
+from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_refusals import LIMIT, refuse_requests, refuse_responses
+from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/grpc-java-receive-limit", "wild/grpcio-receive-limit", "wild/grpc-go-receive-limit-server"]
@@ -38,7 +47,8 @@ def test_a_client_that_refuses_responses(name: str, confidence: str, knob: str) 
 def test_a_server_that_refuses_requests() -> None:
     files = [recorded("wild/grpc-go-receive-limit-server.pcap.zst")]
     found = must(message_too_large, decode(files))
-    assert (found.severity, found.confidence, found.metrics["side"]) == ("critical", "high", "server")
+    assert (found.severity, found.confidence, found.metrics["side"]) == ("critical", "medium", "server")
+    assert must(message_too_large, decode(files, errors=True)).confidence == "high"
     assert found.remedies[0].knob == "grpc.MaxRecvMsgSize(n)"
     check_evidence(found, files)
 
@@ -48,6 +58,27 @@ def test_its_figures_from_scenes(tmp_path: Path) -> None:
     assert must(message_too_large, decode([file])).metrics["refused_rpcs"] == 3
     found = must(message_too_large, played(refuse_requests(LIMIT + 1), tmp_path))
     assert (found.metrics["refused_rpcs"], found.metrics["shortest_message_bytes"]) == (3, LIMIT + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "fires"),
+    [
+        ("grpc: received message larger than max (5000000 vs. 4194304)", True),
+        ("gRPC message exceeds maximum size 4194304: 5000000", True),
+        ("Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes", True),
+        ("quota exceeded for project demo", False),
+        ("too many messages", False),
+    ],
+)
+def test_an_error_s_text_decides_if_it_is_read(tmp_path: Path, text: str, fires: bool) -> None:
+    conv = refuse_requests(LIMIT + 1, text=text)
+    assert must(message_too_large, played(conv, tmp_path)).confidence == "medium"
+    found = told(message_too_large, played(conv, tmp_path, errors=True))
+    assert (found and found.confidence) == ("high" if fires else None)
+
+
+def test_a_server_that_had_not_the_prefix_refused_something_else(tmp_path: Path) -> None:
+    assert told(message_too_large, played(refuse_requests(LIMIT + 1, early=True), tmp_path)) is None
 
 
 def test_one_refused_request_is_information(tmp_path: Path) -> None:
@@ -70,6 +101,48 @@ def test_a_long_message_that_arrived_refutes_it() -> None:
     assert told(message_too_large, changed(tables, "directions", longest_message_bytes=longest)) is not None
     longest = [0, LIMIT + 1]
     assert told(message_too_large, changed(tables, "directions", longest_message_bytes=longest)) is None
+
+
+def test_one_that_arrived_on_another_connection_refutes_it(tmp_path: Path) -> None:
+    refused = Link(connection=0).carry(refuse_responses(LIMIT + 1))
+    path = tmp_path / "two.pcap"
+    for client, fires in ((CLIENT, False), (replace(CLIENT, ip="10.0.0.9"), True)):
+        link = Link(connection=1, client=replace(client, port=40_002), client_isn=5_000_000)
+        arrived = link.carry(refuse_responses(1, calls=0, whole=LIMIT + 1))
+        path.write_bytes(write_pcap(in_time_order([*refused, *arrived])))
+        assert (told(message_too_large, decode([str(path)])) is not None) == fires
+
+
+def test_hedged_attempts_are_not_refused() -> None:
+    tables = decode([synthetic("message-too-large-fires").file])
+    with patch.object(message_too_large._retries, "mark_hedged", lambda _, rows: np.arange(len(rows)) > 0):
+        assert told(message_too_large, tables) is None
+
+
+def test_a_window_of_the_other_side_stays_a_cause_of_its_own(tmp_path: Path) -> None:
+    """The client refuses responses; its server, which reads slowly, holds up an upload."""
+    conv = opened(server_settings={SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
+    upload = conv.start_rpc("/demo.Store/Put")
+    upload.send_message(900_000, end_stream=True)
+    conv.settle()
+    upload.reply_message(10)
+    upload.finish()
+    conv.settle()
+    for _ in range(3):
+        call = conv.start_rpc("/demo.Store/Get")
+        call.send_message(20, end_stream=True)
+        conv.settle()
+        call.begin_message("server", LIMIT + 1)
+        conv.settle()
+        call.cancel("client", 8)
+        conv.settle()
+    path = tmp_path / "both.pcap"
+    path.write_bytes(write_pcap(Link().carry(conv)))
+    parts = {finding.id: finding.part_of for finding in analyze([str(path)]).findings}
+    stalls = {name: part for name, part in parts.items() if name.endswith("window-stall")}
+    assert "message-too-large" in parts
+    assert stalls
+    assert set(stalls.values()) == {None}
 
 
 def test_other_senders_and_statuses() -> None:

@@ -173,8 +173,9 @@ END = 2
 
 
 def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
-    """By stream: from a request message's last byte, or a later END_STREAM, to the next response message's first byte.
+    """By stream: from a request message's last byte to the next response message's first byte.
 
+    To the first response message, it is from END_STREAM if that came before it.
     Of several requests before one response the last counts, of several responses after one request the first.
     """
     m = rows(Messages, files)
@@ -194,8 +195,9 @@ def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for stream, listed in events.items():
         since: int | None = None
-        for _, direction, time_ns in sorted(listed):
-            if direction == 0 or (direction == END and since is not None):
+        first = next((packet for packet, direction, _ in sorted(listed) if direction == 1), 0)
+        for packet, direction, time_ns in sorted(listed):
+            if direction == 0 or (direction == END and since is not None and packet < first):
                 since = time_ns
             elif direction == 1 and since is not None:
                 found.setdefault(stream, []).append(time_ns - since)

@@ -70,6 +70,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
     module.add("PING_PURPOSES", PURPOSES.to_vec())?;
     module.add("PACKET_NOTES", note::NAMES.to_vec())?;
+    module.add("TLS_ALERT_LENGTH", crate::tls::ALERT_LENGTH)?;
     module.add("BEGINNINGS", set_up::BEGINNINGS.to_vec())?;
     module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -41,7 +41,8 @@ fn push_failure(call: &Call, client: usize, cx: &mut Context) {
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
         let (headers_time_ns, headers_packet) = call.directions[1 - client].headers;
         let [request, response] = [client, 1 - client].map(|side| call.directions[side].reader.announced());
-        let (cut_response_packet, cut_response_time_ns) = response.map_or((0, -1), |(_, at)| (at.packet, at.time));
+        let [(cut_request_packet, cut_request_time_ns), (cut_response_packet, cut_response_time_ns)] =
+            [request, response].map(|cut| cut.map_or((0, -1), |(_, at)| (at.packet, at.time)));
         cx.failures.push(FailureRow {
             rpc: call.rpc,
             reset_by,
@@ -54,6 +55,8 @@ fn push_failure(call: &Call, client: usize, cx: &mut Context) {
             headers_packet,
             headers_time_ns,
             cut_request_bytes: request.map_or(0, |(length, _)| length),
+            cut_request_packet,
+            cut_request_time_ns,
             cut_response_bytes: response.map_or(0, |(length, _)| length),
             cut_response_packet,
             cut_response_time_ns,

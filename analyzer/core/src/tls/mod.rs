@@ -24,6 +24,7 @@ mod tests;
 
 pub use facts::{Counts, Facts};
 pub use keylog::{KeyLog, Random, Secret, Secrets};
+pub use protected::ALERT_LENGTH;
 pub use session::Session;
 pub use suite::{Cipher, Hash, Suite};
 

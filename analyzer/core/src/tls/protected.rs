@@ -7,9 +7,9 @@ use super::record::{HEADER_LENGTH, Record, kind};
 use super::session::{Io, Session, alert};
 use super::{Event, Reason};
 
-/// Of an encrypted alert in TLS 1.3: two octets, their type, and a tag of sixteen (RFC 8446 sections 5.2 and 6).
+/// Octets of an encrypted alert in TLS 1.3: two, their type, and a tag of sixteen (RFC 8446 sections 5.2 and 6).
 /// A Finished has 32 octets or more.
-const ALERT_LENGTH: usize = 19;
+pub const ALERT_LENGTH: usize = 19;
 
 impl<A: Copy> Session<A> {
     /// Takes an encrypted record.
