@@ -43,12 +43,12 @@ def _start(arguments: list[str]) -> tuple[int, int]:
     return child, os.pidfd_open(child)
 
 
-def _expect(process: int) -> select.poll:
-    """Make what waits for the program's end and for the caller."""
-    asked = select.poll()
-    asked.register(process, select.POLLIN)
-    asked.register(0, select.POLLIN)
-    return asked
+def _expect(process: int, *, asked: bool = True) -> select.poll:
+    """Make what waits for the program's end and for that of the caller, or until it is `asked` for something."""
+    events = select.poll()
+    events.register(process, select.POLLIN)
+    events.register(0, select.POLLIN if asked else 0)  # the end of a pipe is told in any case
+    return events
 
 
 def _watch(child: int, process: int, *, flushes: bool) -> None:
@@ -68,27 +68,25 @@ def _watch(child: int, process: int, *, flushes: bool) -> None:
 
 def _can_flush(child: int, process: int) -> bool:
     """Wait until tcpdump handles signals, which is before it listens; say whether its output can be flushed."""
-    asked, caught = _expect(process), 0
-    while not asked.poll(_SETTLE_MS):
-        before, caught = caught, _list_caught(child)
+    ended, before = _expect(process, asked=False), 0
+    while not ended.poll(_SETTLE_MS):
+        caught = _read_bits(child, "SigCgt:")
+        if caught is None:
+            return False
         if before >> (signal.SIGUSR1 - 1) & 1:  # it sets both, one directly after the other
             with contextlib.suppress(OSError):
                 os.kill(child, 0)
                 return bool(caught >> (signal.SIGUSR2 - 1) & 1 and _read(child, "syscall"))
             return False
+        before = caught
     return True
 
 
-def _list_caught(child: int) -> int:
-    """List the signals that the program handles, as bits."""
-    return _read_bits(child, "SigCgt:")
-
-
-def _read_bits(process: int | str, name: str) -> int:
-    """Read a set of a process from its status; 0 where that is not allowed."""
+def _read_bits(process: int | str, name: str) -> int | None:
+    """Read a set of a process from its status; None where that is not allowed."""
     with contextlib.suppress(OSError, IndexError):
         return int(_read(process, "status").partition(name)[2].split()[0], 16)
-    return 0
+    return None
 
 
 _CAP_KILL, _CAP_SYS_PTRACE = 5, 19
@@ -96,7 +94,7 @@ _CAP_KILL, _CAP_SYS_PTRACE = 5, 19
 
 def _has_rights() -> bool:
     """Check whether root has what it needs to stop and watch tcpdump of another user (capabilities(7))."""
-    granted = _read_bits("self", "CapEff:")
+    granted = _read_bits("self", "CapEff:") or 0
     return os.geteuid() != 0 or bool(granted >> _CAP_KILL & granted >> _CAP_SYS_PTRACE & 1)
 
 
@@ -133,11 +131,11 @@ def _end(process: int) -> None:
     """Stop the program, first with SIGINT, then with SIGKILL."""
     ended = select.poll()
     ended.register(process, select.POLLIN)
-    signal.pidfd_send_signal(process, signal.SIGCONT)  # a flush may have been interrupted
     for number, patience_s in ((signal.SIGINT, PATIENCE_S), (signal.SIGKILL, PATIENCE_S)):
         if ended.poll(0):
             return
         signal.pidfd_send_signal(process, number)
+        signal.pidfd_send_signal(process, signal.SIGCONT)  # a flush may have been interrupted
         if ended.poll(patience_s * 1000):
             return
 
@@ -164,7 +162,7 @@ def main(arguments: list[str]) -> int:
         if flushes and not _can_flush(child, process):
             flushes = False
             os.kill(child, signal.SIGKILL)  # it has written nothing yet
-            os.waitpid(child, 0)
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
             child, process = _start(_write_at_once(line))
         _watch(child, process, flushes=flushes)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

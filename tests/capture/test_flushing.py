@@ -54,6 +54,18 @@ def test_a_program_that_cannot_flush_writes_each_packet() -> None:
         running.stdin.close()
 
 
+@pytest.mark.parametrize(
+    ("user", "capabilities", "may"), [(1000, "0", True), (0, "80020", True), (0, "20", False), (0, "80000", False)]
+)
+def test_root_without_capabilities_does_not_flush(
+    monkeypatch: pytest.MonkeyPatch, user: int, capabilities: str, may: bool
+) -> None:
+    """CAP_KILL is bit 5, CAP_SYS_PTRACE bit 19: containers lack the latter."""
+    monkeypatch.setattr(guard.os, "geteuid", lambda: user)
+    monkeypatch.setattr(guard, "_read", lambda *_: f"CapEff:\t{capabilities}\n")
+    assert guard._has_rights() == may
+
+
 def test_nothing_is_flushed_while_a_packet_is_written() -> None:
     program = PROGRAM.format(more=FLUSHES, body='open(1, "wb").write(bytes(1 << 22)); os.write(said, b"written\\n")')
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -86,7 +98,14 @@ def start(path: Path, port: int) -> tcpdump.Tcpdump:
     finally:
         os.close(out)
     running.listen()
+    (line,) = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in list_children(running)]
+    assert b"-U" not in line  # otherwise it would write each packet at once
     return running
+
+
+def list_children(running: tcpdump.Tcpdump) -> list[str]:
+    pid = running._process.pid
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_one_packet_does_not_wait_for_others(tmp_path: Path) -> None:
@@ -103,6 +122,7 @@ def test_one_packet_does_not_wait_for_others(tmp_path: Path) -> None:
 def test_packets_stay_whole_while_the_output_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "guard.py"
     script.write_text(Path(guard.__file__).read_text().replace("FLUSH_S = 0.2", "FLUSH_S = 0.001"))
+    assert "FLUSH_S = 0.001" in script.read_text()
     monkeypatch.setattr(tcpdump, "GUARD", script)
     path, port = tmp_path / "run.pcap", free_port()
     running = start(path, port)
