@@ -25,6 +25,8 @@ class LiveOptions(TypedDict, total=False):
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes
     """TLS secrets in the format of SSLKEYLOGFILE."""
+    key_file: str
+    """A file in that format to which programs write meanwhile; it is read when a connection needs secrets."""
 
 
 class LiveState(Struct, frozen=True):

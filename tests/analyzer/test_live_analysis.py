@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,14 @@ from grpcdiag.analyzer.live import LiveCapture, Window
 from grpcdiag.analyzer.model.analysis import Analysis
 
 BESIDE = ("rpc-errors.pcap", "tls13-go.pcap", "lab/slow-connect.pcap", "wild/connect-mixed.pcap.zst")
+
+
+def packets_of(data: bytes) -> Iterator[int]:
+    """Where the records of a pcap file begin."""
+    at = 24
+    while at < len(data):
+        yield at
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
 
 
 @contextmanager
@@ -184,15 +194,23 @@ def test_a_pipe_that_stalls_is_read_as_far_as_it_goes() -> None:
     os.close(output)
 
 
+@pytest.mark.parametrize("name", ["tls13-go", "tls/churn", "tls/slow-start"])
+def test_secrets_that_are_written_meanwhile_are_read(tmp_path: Path, name: str) -> None:
+    log, path = tmp_path / "run.keys", recorded(f"{name}.pcap")
+    with piped(Path(path).read_bytes()) as output, LiveCapture(output, key_file=str(log)) as live:
+        shutil.copy(recorded(f"{name}.keys"), log)
+        while live.read(60):
+            pass
+        live.cut()
+        window = live.window()
+    assert window.tables.rpc_count == decode([path], keylog=log.read_bytes()).rpc_count > 0
+
+
 @pytest.mark.parametrize("tail", [(296, 297, 298, 299), (296, 297)], ids=["with close_notify", "with FIN alone"])
 def test_the_end_of_an_idle_connection_of_tls_is_no_failure_to_connect(tmp_path: Path, tail: tuple[int, ...]) -> None:
     """Its handshake is long past in the window of its end, which has an encrypted alert alone."""
     data = Path(recorded("tls13-go.pcap")).read_bytes()
-    records, at = list[bytes](), 24
-    while at < len(data):
-        end = at + 16 + int.from_bytes(data[at + 8 : at + 12], "little")
-        records.append(data[at:end])
-        at = end
+    records = [data[begin:end] for begin, end in pairwise([*packets_of(data), len(data)])]
     seconds = int.from_bytes(records[0][:4], "little")
     late = [(int.from_bytes(records[one][:4], "little") + 30).to_bytes(4, "little") + records[one][4:] for one in tail]
     file = tmp_path / "run.pcap"

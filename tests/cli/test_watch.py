@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -159,6 +160,16 @@ def test_a_hook_that_hangs_is_ended_with_its_children(tmp_path: Path, monkeypatc
     assert gone(mark)
 
 
+def test_reports_of_moments_read_the_key_log(tmp_path: Path) -> None:
+    capture, log = tmp_path / "moment.pcap", tmp_path / "run.keys"
+    shutil.copy(recorded("tls13-go.pcap"), capture)
+    shutil.copy(recorded("tls13-go.keys"), log)
+    doing = errands.Errands(None, [], log)
+    doing.begin(Saved(capture, ("why",), 1))
+    assert doing.finish() == []
+    assert "/lab.v1.Lab/Do" in capture.with_suffix(".md").read_text()
+
+
 class Kept:
     """A recorder that has kept packets."""
 
@@ -225,12 +236,13 @@ def test_a_scraper_is_answered_while_it_runs() -> None:
         urlopen(metrics)
 
 
-def test_a_sender_that_comes_again_is_followed() -> None:
+def test_a_sender_that_comes_again_is_followed(tmp_path: Path) -> None:
     """Half of a capture, a break, and the whole: the gap is told, and the packets of both count."""
     data = FILE.read_bytes()
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with subprocess.Popen([*WATCH, "--json", url], stdout=subprocess.PIPE) as running:
+        keeps = ["-o", str(tmp_path / "flight"), "--keep", "1h", "--trigger", "max > 50s"]
+        with subprocess.Popen([*WATCH, "--json", url, *keeps], stdout=subprocess.PIPE) as running:
             assert running.stdout is not None
             with server.accept()[0] as first:
                 first.sendall(data[: len(data) // 2])
@@ -247,6 +259,7 @@ def test_a_sender_that_comes_again_is_followed() -> None:
                 running.stdout.read()
                 assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert [text.partition(":")[0] for text in told] == ["recording ended", "recording goes on"]
+    assert interval["ring_bytes"] > 1.4 * len(data)  # the first half is as old as the others, by the stream's clock
 
 
 @pytest.mark.parametrize("second", [b"", b"GET / HTTP/1.1\r\n\r\n" * 10])

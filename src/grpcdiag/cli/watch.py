@@ -13,6 +13,7 @@ import typer
 from ..interruption import Raising
 from .support.common import KeyLog, Quiet, decoding, fail, how, say
 from .support.gate import MET
+from .support.keylog import find_growing
 from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def command(
     if source and source != "-":
         parse_url(source)
     chosen = how((), None, keylog)
+    if key_file := find_growing(keylog):
+        chosen.pop("keylog", None)
     pids, ports = tuple(pid or ()), tuple(port or ())
     try:
         with decoding(), Raising(), ExitStack() as stack:
@@ -148,6 +151,7 @@ def command(
                 metrics=parse_address(openmetrics) if openmetrics else None,
                 as_json=as_json,
                 quiet=quiet,
+                key_file=key_file,
             )
             filters.check(options.expression)
             watch = stack.enter_context(Watch(options, chosen, Hints(namespace, ports, pids)))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::capture_file::Source;
 use crate::run::live_reader::{self, LiveError};
 use crate::store::context::Options;
-use crate::tls::KeyLog;
+use crate::tls::{KeyFile, KeyLog};
 
 use super::errors::{CaptureError, cannot_open};
 use super::key_logs::leading_secrets;
@@ -26,7 +26,8 @@ pub(super) struct Live {
 impl Live {
     /// Begins to open a path, `-` for standard input, and keeps up to `history` pieces.
     #[new]
-    #[pyo3(signature = (path, *, history=1, errors=false, ports=Vec::new(), keylog=None))]
+    /// Secrets are read from `key_file` when they are needed.
+    #[pyo3(signature = (path, *, history=1, errors=false, ports=Vec::new(), keylog=None, key_file=None))]
     fn new(
         py: Python<'_>,
         path: String,
@@ -34,10 +35,14 @@ impl Live {
         errors: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
+        key_file: Option<PathBuf>,
     ) -> PyResult<Self> {
         let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
         let own = py.detach(|| leading_secrets(std::slice::from_ref(&path)));
         own.iter().for_each(|secrets| keys.extend(secrets));
+        if let Some(path) = key_file {
+            keys.follow(KeyFile::new(path));
+        }
         let source = if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
         let options = Options { errors, ports, ..Options::default() };
         let inner = live_reader::Live::start(source, options, Arc::new(keys), history);

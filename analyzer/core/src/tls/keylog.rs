@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 
+use super::KeyFile;
 use crate::limits::{TLS_KEY_LOG_CONNECTIONS, TLS_KEY_LOG_LINE};
 
 /// The random bytes of a ClientHello: what a key log names a connection by.
@@ -52,10 +53,19 @@ pub struct Secrets {
     pub traffic: [Option<Secret>; 2],
 }
 
+impl Secrets {
+    /// Whether they open application data of both sides, in the version of TLS to which they belong.
+    pub fn has_application(&self) -> bool {
+        self.master.is_some() || self.traffic.iter().all(Option::is_some)
+    }
+}
+
 /// Secrets of many connections.
 #[derive(Clone, Debug, Default)]
 pub struct KeyLog {
     connections: HashMap<Random, Secrets, foldhash::quality::RandomState>,
+    /// Where further ones are written.
+    file: Option<KeyFile>,
     /// Lines that are neither empty nor a comment.
     pub lines: u64,
     /// Lines that are not of the format.
@@ -93,6 +103,23 @@ impl KeyLog {
         }
     }
 
+    /// Reads further secrets from a file when they are asked for.
+    pub fn follow(&mut self, file: KeyFile) {
+        self.file = Some(file);
+    }
+
+    /// Whether further secrets may come.
+    pub fn grows(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Reads what was written to the file since; whether that was anything.
+    pub fn read_on(&mut self) -> bool {
+        let lines = self.file.as_mut().map(KeyFile::read_new).unwrap_or_default();
+        self.extend(&lines);
+        !lines.is_empty()
+    }
+
     /// Number of connections with secrets.
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -122,7 +149,11 @@ impl KeyLog {
         if !place.fits(&secret) {
             return None;
         }
-        let full = self.connections.len() >= TLS_KEY_LOG_CONNECTIONS;
+        let mut full = self.connections.len() >= TLS_KEY_LOG_CONNECTIONS;
+        if full && self.grows() {
+            self.connections.clear(); // connections have the secrets that they need
+            full = false;
+        }
         let secrets = match self.connections.entry(random) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(_) if full => {

@@ -12,6 +12,7 @@ mod direction;
 mod facts;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+mod key_file;
 mod keylog;
 mod negotiation;
 mod protected;
@@ -23,6 +24,7 @@ mod suite;
 mod tests;
 
 pub use facts::{Counts, Facts};
+pub use key_file::KeyFile;
 pub use keylog::{KeyLog, Random, Secret, Secrets};
 pub use protected::ALERT_LENGTH;
 pub use session::Session;
@@ -151,9 +153,20 @@ impl Default for Decryptor {
 }
 
 impl Decryptor {
-    /// Decrypts with the secrets of `keys`, which must be complete before the first packet.
+    /// Decrypts with the secrets of `keys`, which must be complete before the first packet, or grow.
     pub fn new(keys: Arc<KeyLog>) -> Self {
         Self { keys, spare: Vec::new(), in_use: 0, attempts: TLS_ATTEMPT_BYTES }
+    }
+
+    /// The secrets of the connection whose ClientHello has `random`. A key log that grows is read on, unless it has those of
+    /// application data.
+    fn secrets(&mut self, random: &Random) -> Option<Secrets> {
+        let is_there = |keys: &KeyLog| keys.get(random).is_some_and(Secrets::has_application);
+        if self.keys.grows() && !is_there(&self.keys) {
+            let keys = Arc::make_mut(&mut self.keys);
+            while keys.read_on() && !is_there(keys) {}
+        }
+        self.keys.get(random).copied()
     }
 
     /// Buffers that sessions use at present; a session that is dropped without [`Session::finish`] never returns its own.

@@ -136,7 +136,7 @@ impl<A: Copy> Session<A> {
     fn establish(&mut self, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
         self.established = true;
         self.suite = self.facts.suite.and_then(Suite::find).filter(|suite| suite.is_tls13() == self.is_tls13());
-        let secrets = self.client_random.and_then(|random| io.decryptor.keys.get(&random).copied());
+        let secrets = self.client_random.and_then(|random| io.decryptor.secrets(&random));
         self.facts.keys_found |= secrets.is_some();
         let reason = match self.facts.version {
             Some(TLS12 | TLS13) if self.suite.is_none() => Reason::SuiteUnsupported,
@@ -148,7 +148,9 @@ impl<A: Copy> Session<A> {
                 self.direction(side).rekey(Stage::Handshake, None);
                 self.handshake_keys(side, secrets.as_ref(), reason, at, io);
             }
-        } else if self.suite.is_none() || secrets.is_none_or(|secrets| secrets.master.is_none()) {
+        } else if self.suite.is_none()
+            || (secrets.is_none_or(|secrets| secrets.master.is_none()) && !io.decryptor.keys.grows())
+        {
             self.lose_both(reason, at, io);
         }
     }
@@ -247,9 +249,10 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    fn keys12<F>(&self, role: usize, io: &Io<'_, F>) -> Option<Opener> {
+    fn keys12<F>(&mut self, role: usize, io: &mut Io<'_, F>) -> Option<Opener> {
         let (client, server) = (self.client_random?, self.server_random?);
-        let master = io.decryptor.keys.get(&client)?.master?;
+        let master = io.decryptor.secrets(&client)?.master?;
+        self.facts.keys_found = true;
         Opener::tls12(self.suite?, &master, &client, &server, role)
     }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...analyzer.sidecar.names import key_logs
+from .config import APPLIED
 from .messages import UNREADABLE, fail, say
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ def read_secrets(files: Sequence[str], keylog: Path | None, config: Config) -> b
         if not keylog.is_file():  # a pipe would block, a device may be endless
             fail(f"{keylog}, which {config.file} names, is no regular file", UNREADABLE)
     return _read(keylog, required=True) if keylog else b""
+
+
+def find_growing(keylog: Path | None) -> Path | None:
+    """Find the key log, of the option or the configuration, to which programs may write meanwhile: a regular file."""
+    path = keylog or APPLIED.get().keylog
+    return path if path and path.is_file() else None
+
+
+def read_key_log(path: Path) -> bytes:
+    """Read a key log, as far as it is there."""
+    return _read(path, required=False)
 
 
 def _find_key_logs(files: Sequence[str]) -> list[Path]:

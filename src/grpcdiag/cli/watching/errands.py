@@ -36,8 +36,9 @@ REPORTS = {"html": ".html", "markdown": ".md"}
 class Errands:
     """Makes reports and runs the hook for one capture after the other."""
 
-    def __init__(self, user: pwd.struct_passwd | None, hook: Sequence[str]) -> None:
-        """Programs run as `user`; the words of the hook are followed by the files."""
+    def __init__(self, user: pwd.struct_passwd | None, hook: Sequence[str], key_file: Path | None = None) -> None:
+        """Programs run as `user`; the words of the hook are followed by the files. Reports read `key_file`, too."""
+        self._secrets = ["--keylog", str(key_file.absolute())] if key_file else []
         self._identity = identity(user)
         self._hook = list(hook)
         self._waiting: queue.Queue[Saved | None] = queue.Queue(MOST_WAITING)
@@ -80,7 +81,7 @@ class Errands:
         written = []
         for form, suffix in REPORTS.items():
             path = str(capture.with_suffix(suffix))
-            words = ["analyze", "--quiet", "--format", form, "-o", path, str(capture)]
+            words = ["analyze", "--quiet", "--format", form, *self._secrets, "-o", path, str(capture)]
             # -P: nothing is imported from the folder in which it runs
             if self._run("report", [sys.executable, "-P", "-m", "grpcdiag", *words], REPORT_S, {}):
                 written.append(path)

@@ -52,6 +52,8 @@ class Feed:
             stream = self._relay(source, keep, stack) if needs_relay else source
             stack.callback(os.close, stream)
             how: LiveOptions = {"ports": chosen.get("ports", []), "keylog": chosen.get("keylog", b"")}
+            if options.key_file:
+                how["key_file"] = str(options.key_file)
             self.live = LiveCapture(stream, history=history, **how)
             stack.callback(self.live.close)
             if self._tcpdump:

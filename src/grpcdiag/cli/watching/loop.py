@@ -24,6 +24,7 @@ from ...analyzer.intervals import (
 from ...capture import command
 from ...capture.errors import RecordingError, UsageError
 from ...reports import openmetrics
+from ..support.keylog import read_key_log
 from .call_timeline import draw_call
 from .errands import Errands
 from .feed import Feed
@@ -66,7 +67,7 @@ class Watch:
         with ExitStack() as stack:
             self._metrics = stack.enter_context(Metrics(options.metrics)) if options.metrics else None
             self._recorder = stack.enter_context(closing(FlightRecorder(options, self._user)))
-            self._errands = Errands(self._user, options.hook)
+            self._errands = Errands(self._user, options.hook, options.key_file)
             self._feed = self._begin()
             stack.callback(lambda: self._feed.close())
             self._view = self._choose_view(stack)
@@ -98,7 +99,7 @@ class Watch:
             self._view.run(self._loop, lambda call, width: self._draw_call(call, width))
         except (KeyboardInterrupt, CaptureError):
             with suppress(UsageError):  # about a stream that cannot be kept: the first error says more
-                self._settle(time.time_ns(), over=True)
+                self._settle(over=True)
             raise
         finally:
             self._problems += self._errands.finish()
@@ -147,7 +148,7 @@ class Watch:
         self._before = (self._before[0] + self._feed.live.state().packets, self._before[1] + (self._feed.dropped or 0))
         self._feed.close()
         while not self._is_asked_to_end():
-            self._settle(time.time_ns(), over=False)
+            self._settle(over=False)
             time.sleep(max(self._retry - time.monotonic(), 0))
             self._retry = time.monotonic() + STEP_S * STEPS
             try:
@@ -157,11 +158,12 @@ class Watch:
             gap = f"packets of {time.monotonic() - began:,.1f} s before are missing"
             self._problems.append(f"recording goes on: {gap}")
             return True
-        self._settle(time.time_ns(), over=True)
+        self._settle(over=True)
         return False
 
-    def _settle(self, now_ns: int, *, over: bool) -> None:
-        """Write what is due; the next report says so."""
+    def _settle(self, *, over: bool) -> None:
+        """Write what is due, by the clock of the stream; the next report says so."""
+        now_ns = time.time_ns() if self._options.interface else self._now_ns
         saved, problems = self._recorder.settle(now_ns, over=over)
         if saved:
             self._written.append(f"{saved.path}: {saved.packets:,} packets; {'; '.join(saved.reasons)}")
@@ -182,7 +184,7 @@ class Watch:
         self._totals.add(piece)
         met = self._recorder.judge(now_ns, packets, recent, analysis)
         self.gate.judge(analysis, met)
-        self._settle(now_ns, over=over)
+        self._settle(over=over)
         self._problems += self._hints.list(packets) if self._options.interface else []
         ring_bytes, lost = self._recorder.measure()
         connections, more = self._samples.measure(windows)
@@ -211,4 +213,7 @@ class Watch:
             self._metrics.show(openmetrics.render_live(interval, self._totals))
 
     def _draw_call(self, call: CallFigures, width: int) -> str:
-        return draw_call(self._recorder, call, self._chosen, width)
+        chosen = self._chosen
+        if self._options.key_file:
+            chosen = {**chosen, "keylog": read_key_log(self._options.key_file)}
+        return draw_call(self._recorder, call, chosen, width)

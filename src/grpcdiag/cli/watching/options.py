@@ -44,6 +44,8 @@ class Options:
     """Address and port on which a scraper is answered."""
     as_json: bool
     quiet: bool
+    key_file: Path | None = None
+    """A key log to which programs write meanwhile."""
 
     @property
     def source(self) -> str:
