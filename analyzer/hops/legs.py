@@ -218,7 +218,7 @@ def _find_messages(seen: Read) -> Messages:
     answers = np.flatnonzero(known & ~asks)
     np.minimum.at(messages.answered_ns, place[answers], seen.turns[2][answers])
     place, known = _look_up(seen.request_ends[0], streams, order)
-    np.maximum.at(messages.last_ns, place[known], seen.request_ends[2][known])
+    np.maximum.at(messages.last_ns, place[known], seen.request_ends[1][known])
     return messages
 
 

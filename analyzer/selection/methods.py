@@ -59,19 +59,9 @@ def _compute_method(tables: Tables, method: Method, rows: Ints, turnarounds: Dur
 
 
 def _measure_response_times(seen: Read) -> tuple[Ints, Durations]:
-    """Measure response times: from a request message's end to the next response message.
-
-    To the first one, it is from END_STREAM if that comes before it.
-    """
-    keys, packet, time = (np.concatenate(both) for both in zip(seen.turns, seen.request_ends, strict=True))
-    is_end = np.arange(len(keys)) >= len(seen.turns[0])
-    order = np.lexsort((is_end, np.abs(packet), keys))
-    keys, is_response, time, is_end = keys[order], packet[order] < 0, time[order], is_end[order]
-    responses = np.cumsum(is_response)
-    is_due = np.zeros(len(keys), dtype=np.bool_)
-    is_due[1:] = (keys[1:] == keys[:-1]) & ~is_end[:-1]
-    is_due &= responses == (responses - is_response)[np.searchsorted(keys, keys)]
-    kept = ~is_end | is_due  # an END_STREAM behind a response, or without a message, begins nothing
-    keys, is_response, time = keys[kept], is_response[kept], time[kept]
-    answers = np.flatnonzero(is_response[1:] & ~is_response[:-1] & (keys[1:] == keys[:-1])) + 1
+    """Measure response times, from the end of a request message to the begin of the next response message."""
+    keys, packet, time = seen.turns
+    order = np.lexsort((np.abs(packet), keys))
+    keys, packet, time = keys[order], packet[order], time[order]
+    answers = np.flatnonzero((packet[1:] < 0) & (packet[:-1] > 0) & (keys[1:] == keys[:-1])) + 1
     return keys[answers], np.maximum(time[answers] - time[answers - 1], 0)

@@ -32,8 +32,8 @@ class Read(Struct, frozen=True, eq=False):
     with a negative packet."""
     frames: tuple[Ints, Ints]
     """(stream of a connection << 8 | frame type, how many)."""
-    request_ends: tuple[Ints, Ints, Ints]
-    """(stream of a connection, packet, time) of the ends of requests: END_STREAM of the client."""
+    request_ends: tuple[Ints, Ints]
+    """(stream of a connection, time) of the ends of requests: END_STREAM of the client."""
 
 
 def read(
@@ -43,18 +43,15 @@ def read(
     run = Run(paths, frames=True, messages=True, rpc_rows=True, **how)
     turns: list[tuple[Ints, Ints, Ints]] = []
     frames: list[tuple[Ints, Ints]] = []
-    ends: list[tuple[Ints, Ints, Ints]] = []
+    ends: list[tuple[Ints, Ints]] = []
     for take in run.read(progress, RpcColumns()):
         turns.append(_turns(take("messages"), chosen))
         _add_frames(take("frames"), chosen, frames, ends)
         if len(frames) > _PIECES:
             frames = [_summed(frames)]
-    return Read(tables_of(run.result), _joined(turns), _summed(frames), _joined(ends))
-
-
-def _joined(pieces: list[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
-    first, second, third = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    return first, second, third
+    columns = [np.concatenate(column) for column in zip(*turns, strict=True)]
+    ended = [np.concatenate(column) for column in zip(*ends, strict=True)]
+    return Read(tables_of(run.result), (columns[0], columns[1], columns[2]), _summed(frames), (ended[0], ended[1]))
 
 
 def _wanted(columns: dict[str, Any], chosen: Selection) -> Mask:
@@ -78,12 +75,11 @@ def _turns(messages: dict[str, Any], chosen: Selection) -> tuple[Ints, Ints, Int
 
 
 def _add_frames(
-    found: dict[str, Any], chosen: Selection, frames: list[tuple[Ints, Ints]], ends: list[tuple[Ints, Ints, Ints]]
+    found: dict[str, Any], chosen: Selection, frames: list[tuple[Ints, Ints]], ends: list[tuple[Ints, Ints]]
 ) -> None:
     frames.append(_frames(found, chosen))
     last = (found["direction"] == 0) & (found["kind"] <= _HEADERS) & (found["flags"] & _END_STREAM != 0)
-    streams = streams_of(found["connection"][last], found["stream"][last])
-    ends.append((streams, found["last_packet"][last].astype(np.int64), found["last_time_ns"][last]))
+    ends.append((streams_of(found["connection"][last], found["stream"][last]), found["last_time_ns"][last]))
 
 
 def _frames(frames: dict[str, Any], chosen: Selection) -> tuple[Ints, Ints]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,10 +18,6 @@ from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import named
 from grpcdiag.analyzer.selection.narrow import read
 from grpcdiag.analyzer.selection.selection import Selection, matches
-from grpcdiag.fixtures.synthetic.files import write_pcap
-from grpcdiag.fixtures.synthetic.scene import opened
-from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.fixtures.synthetic.words import MS
 
 WHOLE_CONNECTIONS = {detector.id for detector in DETECTORS if detector.about.whole_connections}
 RTT205 = recorded("rtt205-go-16000.pcap")
@@ -62,34 +57,6 @@ def test_narrowed_to_everything_nothing_changes(name: str) -> None:
     for finding, theirs_ in zip(again.findings, whole.findings, strict=True):
         near_enough = msgspec.structs.replace(finding, metrics=theirs_.metrics)  # of turnarounds, see above
         assert near_enough == theirs_
-
-
-@pytest.mark.parametrize(("answers", "least_ms"), [(2, 500), (0, 5)], ids=["a dialogue", "a client stream"])
-def test_a_response_is_due_from_the_end_of_the_stream_only_if_none_came_before(
-    tmp_path: Path, answers: int, least_ms: int
-) -> None:
-    conv = opened()
-    call = conv.start_rpc("/demo.Echo/Chat")
-    for number in range(3):
-        call.send_message(20)
-        conv.settle()
-        if number < answers:
-            conv.advance(500 * MS)
-            call.reply_message(20)
-            conv.settle()
-    conv.advance(495 * MS)
-    call.half_close()
-    conv.settle()
-    conv.advance(5 * MS)
-    call.reply_message(20)
-    call.finish()
-    conv.settle()
-    path = tmp_path / "chat.pcap"
-    path.write_bytes(write_pcap(Link().carry(conv)))
-    for found in (analyze([str(path)]), part((str(path),), EVERYTHING)):
-        (method,) = found.methods
-        assert method.turnaround_ns
-        assert method.turnaround_ns.min // MS in (least_ms, least_ms + 1)
 
 
 def added(analyses: Sequence[Analysis]) -> dict[str, Counter[str]]:

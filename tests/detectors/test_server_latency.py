@@ -18,7 +18,6 @@ from grpcdiag.analyzer.detectors import server_latency
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.tables import ConnectionMethods, Tables
-from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -105,25 +104,6 @@ def test_synthetic_tail() -> None:
     check_evidence(found, [capture.file])
     ends = found.evidence[1::2]
     assert all("301 ms after the RPC began" in item.what for item in ends)
-
-
-def test_a_response_to_a_client_stream_is_due_from_its_end(tmp_path: Path) -> None:
-    conv = opened()
-    for _ in range(3):
-        call = conv.start_rpc("/demo.Store/Upload")
-        call.send_message(100)
-        conv.settle()
-        conv.advance(500 * MS)
-        call.half_close()
-        conv.settle()
-        conv.advance(5 * MS)
-        call.reply_message(16)
-        call.finish()
-        conv.settle()
-    (method,) = played(conv, tmp_path).methods
-    assert method.turnaround
-    assert method.turnaround["count"] == 3
-    assert 5 * MS <= method.turnaround["min"] <= method.turnaround["max"] < 10 * MS
 
 
 def test_a_tail_that_the_networks_queue_may_explain_is_not_judged() -> None:

@@ -14,7 +14,7 @@ from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Frames, Messages
+from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages
 from grpcdiag.reports import analysis_json
 
 every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
@@ -168,14 +168,9 @@ def test_traffic_is_what_the_rows_are(files: tuple[str, ...]) -> None:
     assert sum(s["window_updates"] for s in sent) == frames.get("WINDOW_UPDATE", 0)
 
 
-END = 2
-"""END_STREAM of the client, beside the directions of messages."""
-
-
 def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
-    """By stream: from a request message's last byte to the next response message's first byte.
+    """By stream: from a request message's last byte to the first byte of the next response message.
 
-    To the first response message, it is from END_STREAM if that came before it.
     Of several requests before one response the last counts, of several responses after one request the first.
     """
     m = rows(Messages, files)
@@ -189,17 +184,13 @@ def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
         strict=True,
     ):
         events.setdefault(stream, []).append((packet, direction, first if direction else last))
-    f = rows(Frames, files)
-    for row in np.flatnonzero((f.direction == 0) & (f.kind <= 1) & (f.flags & 1 == 1)).tolist():
-        events.setdefault(int(f.stream[row]), []).append((int(f.last_packet[row]), END, int(f.last_time_ns[row])))
     found: dict[int, list[int]] = {}
     for stream, listed in events.items():
         since: int | None = None
-        first = next((packet for packet, direction, _ in sorted(listed) if direction == 1), 0)
-        for packet, direction, time_ns in sorted(listed):
-            if direction == 0 or (direction == END and since is not None and packet < first):
+        for _, direction, time_ns in sorted(listed):
+            if direction == 0:
                 since = time_ns
-            elif direction == 1 and since is not None:
+            elif since is not None:
                 found.setdefault(stream, []).append(time_ns - since)
                 since = None
     return found

@@ -107,8 +107,7 @@ pub struct Call {
     pub silence_packets: (u32, u32),
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
-    /// When the latest request message that has no answer yet was whole, or when its client half-closed after it and
-    /// before the first answer; negative when there is none.
+    /// When the latest request message that has no answer yet was whole; negative when there is none.
     pub turn_since: i64,
 }
 

@@ -50,11 +50,6 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Whether a message has begun.
-    pub fn has_begun(&self) -> bool {
-        self.messages > 0 || self.is_inside()
-    }
-
     /// Whether a message has begun and is not whole.
     #[inline]
     pub fn is_inside(&self) -> bool {

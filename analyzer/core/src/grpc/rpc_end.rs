@@ -33,9 +33,6 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     let from = Sender { connection: h2.connection, is_client, side };
     charge_act(call, from, at, reading.transport, h2.application.gap_time, reading.cx);
     call.directions[side].ended = true;
-    if is_client && call.turn_since >= 0 && !call.directions[1 - side].reader.has_begun() {
-        call.turn_since = call.turn_since.max(at.ready_time); // an answer to the whole stream is not due before
-    }
     if call.kind == Kind::ConnectUnary {
         end_unframed(h2, side, slot, at, reading);
     }
