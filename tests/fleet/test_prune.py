@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import contents, fleet, markers
-from test_compact import in_parts, rows_of, states
+from test_compact import in_parts, rows_of
 
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.dataset import catalog, compaction, pruning
@@ -81,17 +81,6 @@ def test_a_recording_without_a_head_is_not_read_again(tmp_path: Path) -> None:
     assert not rows_of(growing.dataset) and not growing.planned().tasks
     growing.add(1)
     assert growing.planned().tasks
-
-
-def test_what_another_command_is_compacting_stays(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
-    present = catalog.read_contents(growing.dataset).present
-    final = compaction.list_final(compaction.find_heads(growing.dataset, present), present, LATER_NS)
-    compaction._prepare(growing.dataset, list(compaction._divide(final)))
-    assert pruning.prune(growing.dataset, LATER_NS).recordings == 0
-    fleet("compact", growing.dataset)
-    assert states(growing.dataset) == ["clean"]
-    assert pruning.prune(growing.dataset, LATER_NS).recordings == 3
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "1m", "1e3d", "٣d", "9999999w"])
