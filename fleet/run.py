@@ -135,7 +135,8 @@ def _summarise(dataset: str, unfinished: Collection[str] | None, contents: Conte
     catalog.check(contents)
     publishing.publish(dataset)
     catalog.sweep(dataset, contents, unfinished)
-    heads.sweep(dataset, unfinished)
+    if unfinished is None:
+        heads.sweep(dataset, None)
     return summary.write(dataset, contents)
 
 
@@ -174,6 +175,7 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
         for outcome in engine.run(analyse, work.tasks):
             outcomes.append(outcome)
             told(outcome)
+        heads.sweep(work.dataset, {catalog.series_of(task.recording.id) for task in work.tasks})
     joined = 0
     if not work.is_shard:
         joined = summarise(work.dataset, {one.id for one in work.recordings})

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
 from ...interruption import scratch
-from ..dataset import catalog, summary, sums
+from ..dataset import catalog, heads, summary, sums
 from ..dataset.catalog import Contents
 from ..dataset.joining import SERIES
 from ..recordings import store
@@ -161,7 +161,8 @@ def _fetch_summary(target: str, contents: Contents) -> Iterator[tuple[dict[str, 
     Raises StoreError.
     """
     if not contents:
-        raise store.StoreError(f"{target}: not a dataset of grpcdiag fleet analyze, or all of it was pruned", target)
+        reason = "all of it was pruned" if heads.exist(target) else "not a dataset of grpcdiag fleet analyze"
+        raise store.StoreError(f"{target}: {reason}", target)
     catalog.check(contents)
     there = summary.written(target, contents)
     with scratch("grpcdiag-fleet-") as folder:

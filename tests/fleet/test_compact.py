@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +14,8 @@ import pytest
 
 pytest.importorskip("fsspec")
 import duckdb
+import numpy as np
+import polars as pl
 from deltalake import DeltaTable
 from fleets import contents, download, fleet, many, markers, s3, upload
 from msgspec.structs import replace
@@ -19,9 +23,11 @@ from test_parts import Growing, fleet_code, whole
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
-from grpcdiag.fleet.dataset import batches, catalog, compaction, delta, heads
+from grpcdiag.fleet.dataset import batches, catalog, compaction, delta, frames, heads, pruning, summary
 from grpcdiag.fleet.dataset.catalog import TABLES
 from grpcdiag.fleet.recordings import store
+from grpcdiag.reports.tables import writing
+from grpcdiag.reports.tables.frame import Frame, Numbers
 
 LATER_NS = 4_000_000_000 * 10**9
 
@@ -95,22 +101,57 @@ def test_a_dataset_in_an_object_store_is_compacted(tmp_path: Path, monkeypatch: 
         assert fleet("report", "s3://fleet/dataset")[0]
 
 
+def test_each_table_has_the_rows_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read with polars, also if a later version adds a column."""
+    growing, marked = in_parts(tmp_path), frames._marked
+
+    def check() -> None:
+        files = contents(Path(growing.dataset))
+        for name, rows in files.items():
+            found = pl.scan_delta(f"{growing.dataset}/{name}").drop("recording").collect()
+            assert found.height == len(rows) > 0
+        names = ("start_time_ns", "stream", "method", "status")
+        assert sorted(pl.read_delta(f"{growing.dataset}/rpcs").select(names).rows(), key=repr) == growing.rows(
+            columns=", ".join(names)
+        )
+
+    def mark(*given: Any) -> Iterator[Frame]:
+        for piece in marked(*given):
+            yield Frame({**piece.columns, "novelty": Numbers(np.full(len(piece), 7))})
+
+    check()
+    monkeypatch.setattr(frames, "_marked", mark)
+    monkeypatch.setattr(writing, "_describe", lambda *_: ([], {}))
+    growing.add(4)
+    growing.analyze()
+    check()
+    assert set(pl.read_delta(f"{growing.dataset}/rpcs")["novelty"]) == {None, 7}
+    fleet("compact", growing.dataset, "--finished")
+    check()
+
+
 class Killed(Exception):
     pass
 
 
-def kill_at(place: int) -> Callable[..., Any]:
-    """Let the command be killed at its n-th change of the store."""
-    calls = 0
+@contextmanager
+def kill(place: int) -> Iterator[None]:
+    """Let a command be killed at its n-th change of the store."""
+    calls, real = 0, {"put": store.put, "remove": store.remove, "commit": delta.commit}
 
-    def die(real: Callable[..., Any], *given: Any) -> Any:
+    def die(name: str, *given: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls > place:
             raise Killed
-        return real(*given)
+        return real[name](*given)
 
-    return die
+    with (
+        patch.object(store, "put", partial(die, "put")),
+        patch.object(delta, "commit", partial(die, "commit")),
+        patch.object(store, "remove", lambda urls: [die("remove", [url]) for url in urls]),
+    ):
+        yield
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -120,18 +161,7 @@ def test_a_command_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: P
     for place in range(100):
         dataset = tmp_path / f"killed-{place}"
         shutil.copytree(growing.dataset, dataset)
-        real = {name: getattr(store, name) for name in ("put", "remove")} | {"commit": delta.commit}
-        die = kill_at(place)
-
-        def one_by_one(urls: list[str], die: Any = die, real: Any = real) -> None:
-            for url in urls:
-                die(real["remove"], [url])
-
-        with (
-            patch.object(store, "put", lambda *given, die=die, real=real: die(real["put"], *given)),
-            patch.object(delta, "commit", lambda *given, die=die, real=real: die(real["commit"], *given)),
-            patch.object(store, "remove", one_by_one),
-        ):
+        with kill(place):
             try:
                 run.compact(str(dataset), finished=finished)
                 break
@@ -188,6 +218,45 @@ def test_commands_that_began_before_another_one_change_nothing(tmp_path: Path) -
     with pytest.raises(delta.ConflictError):
         batches.drop(old, ["batch-1970-01-01T00-9876543210"])
     assert [one.name for one in batches.read(str(tmp_path)).every] == ["batch-1970-01-01T00-9876543210"]
+
+
+@pytest.mark.parametrize("command", ["compact", "prune"])
+@pytest.mark.parametrize("reader", ["report", "summarise"])
+def test_a_reader_that_others_overtake_begins_again(tmp_path: Path, reader: str, command: str) -> None:
+    growing = in_parts(tmp_path)
+    before, real = report(growing.dataset), summary.make
+    shutil.rmtree(Path(growing.dataset) / "_summary")
+    overtaken = []
+
+    def late(*given: Any) -> Any:
+        if not overtaken:
+            overtaken.append(real)
+            (compaction.compact if command == "compact" else pruning.prune)(growing.dataset, LATER_NS)
+        return real(*given)
+
+    with patch.object(summary, "make", late):
+        if reader == "report":
+            found = report(growing.dataset)
+        else:
+            run.summarise(growing.dataset)
+    if reader == "summarise":
+        found = report(growing.dataset)
+    assert overtaken and found.rpcs == (before.rpcs if command == "compact" else len(growing.rows())) > 0
+
+
+def test_compact_ends_quietly_if_prune_overtakes_it(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    real = compaction._merge
+
+    def late(*given: Any) -> None:
+        with patch.object(compaction, "_merge", real):
+            pruning.prune(growing.dataset, LATER_NS)
+        real(*given)
+
+    with patch.object(compaction, "_merge", late):
+        assert compaction.compact(growing.dataset, LATER_NS).recordings == 0
+    fleet("compact", growing.dataset)
+    assert len(published(growing.dataset)) == len(growing.rows()) == report(growing.dataset).rpcs
 
 
 def test_recordings_that_a_run_replaced_meanwhile_are_not_compacted(tmp_path: Path) -> None:
