@@ -144,5 +144,10 @@ def drop(table: DeltaTable, names: Iterable[str]) -> None:
     if listed := ", ".join(f"'{name}'" for name in names):
         with delta.commit(table) as properties:
             table.delete(f"batch IN ({listed})", commit_properties=properties)
+
+
+def clean(dataset: str) -> None:
+    """Remove files of the table that were dropped a week ago. Raises StoreError."""
+    if table := delta.read(dataset, FOLDER):  # which commits, but says nothing about who began last
         with delta.told(table.table_uri):
-            table.vacuum(dry_run=False)  # files that were dropped a week ago
+            table.vacuum(dry_run=False)

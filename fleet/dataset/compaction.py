@@ -59,6 +59,7 @@ def compact(dataset: str, now_ns: int, *, finished: bool = False) -> Compacted:
 
     try:
         catalog.read_steadily(dataset, work)
+        batches.clean(dataset)
     except Exception as error:
         if not isinstance(error, delta.ConflictError) and batches.is_newest(dataset, table):
             raise
@@ -70,8 +71,9 @@ def remove_moved(dataset: str, table: DeltaTable) -> None:
 
     Raises StoreError, ConflictError.
     """
+    contents = catalog.read_contents(dataset)  # earlier than the logs: what is removed is in none
     publishing.publish(dataset)
-    catalog.sweep(dataset, catalog.read_contents(dataset), ())
+    catalog.sweep(dataset, contents, ())
     known, files = batches.look(table), list_rows(dataset)
     # those of a command that began later are not listed yet
     if not batches.is_newest(dataset, table):

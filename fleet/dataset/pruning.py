@@ -6,6 +6,8 @@ analyzed, so the next run does not read these again.
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Struct
 
 from ...interruption import scratch
@@ -27,6 +29,21 @@ def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool
 
     With `finished`, no recording is continued any more: the last parts of series are removed, too. Raises StoreError.
     """
+    work = partial(_prune, dataset, before_ns, finished=finished, dry_run=dry_run)
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            return catalog.read_steadily(dataset, lambda _: work())
+        except delta.ConflictError:
+            if not left:
+                raise store.StoreError(f"{dataset}: other commands change it all the time", dataset) from None
+    raise AssertionError
+
+
+_TRIES = 5
+"""Most attempts, each of which another command ends that begins later."""
+
+
+def _prune(dataset: str, before_ns: int, *, finished: bool, dry_run: bool) -> Pruned:
     table = None if dry_run else batches.begin(dataset)
     contents = catalog.read_contents(dataset)
     known = compaction.find_heads(dataset, contents.present)
@@ -44,11 +61,8 @@ def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool
             for one in whole:
                 name = f"{one.recording}.{one.version}{PRUNED}"
                 store.put_bytes(b"", f"{dataset.rstrip('/')}/{MARKERS}/{name}", folder)
-        try:
-            batches.drop(table, [batch.name for batch in old])
-            if parts:
-                batches.add(table, None, compaction.make_rows(parts))
-            compaction.remove_moved(dataset, table)
-        except delta.ConflictError:
-            raise store.StoreError(f"{dataset}: another command changes it: try again", dataset) from None
+        batches.drop(table, [batch.name for batch in old])
+        if parts:
+            batches.add(table, None, compaction.make_rows(parts))
+        compaction.remove_moved(dataset, table)
     return Pruned(recordings=len(parts) + sum(batch.recordings for batch in old), files=len(files))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -92,6 +94,22 @@ def test_a_dataset_without_recordings_is_still_one(tmp_path: Path) -> None:
     assert "all of it was pruned" in fleet("report", growing.dataset, code=3)[1]
     assert "0 recordings before" in fleet("prune", growing.dataset, "--older", "1d")[1]
     assert "0 recordings compacted" in fleet("compact", growing.dataset)[1]
+
+
+def test_old_parts_go_although_another_command_began_meanwhile(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    real, others = catalog.markers, []
+
+    def late(*given: Any) -> Any:
+        with patch.object(catalog, "markers", real):
+            if not others:
+                others.append(compaction.compact(growing.dataset, LATER_NS))
+        return real(*given)
+
+    with patch.object(catalog, "markers", late):
+        assert pruning.prune(growing.dataset, LATER_NS).recordings == others[0].recordings == 3
+    assert len(published(growing.dataset)) == len(contents(Path(growing.dataset))["rpcs"])
+    assert len(markers(Path(growing.dataset))) == 1
 
 
 def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path: Path) -> None:
