@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .dataset import catalog
-from .dataset.catalog import Committed, Contents, LeftOut
+from .dataset.catalog import Committed, LeftOut
 from .dataset.heads import Head, Part, version_of
 from .engines.task import Task
 from .recordings import feeding
@@ -23,8 +23,10 @@ class Wanted(Struct, frozen=True):
     keylog: File | None = None
     retry: bool = False
     """Whether files that could not be read are tried again, although they did not change."""
-    contents: Contents = Contents({})
-    """What the dataset has, where series may have to be analyzed again."""
+    number: int = 0
+    """Number of the dataset's batches."""
+    in_batches: frozenset[str] = frozenset()
+    """Series that have rows in batches, where series may have to be analyzed again."""
 
     @property
     def options(self) -> str:
@@ -66,7 +68,7 @@ def _plan_anew(
     recording: Recording, head: Head | None, epoch: int, present: Mapping[str, Committed], wanted: Wanted
 ) -> Step:
     """Analyze all files of a series again, in place of the parts that have any of them. Raises StoreError."""
-    if any(catalog.has_series(wanted.dataset, batch, recording.id) for batch in wanted.contents.batches):
+    if recording.id in wanted.in_batches:
         reason = "rows of it are in batches, which are not read again with other options: use another dataset"
         return Step(None, (LeftOut(recording.host, reason),))
     names = {file.named for file in recording.files}
@@ -202,6 +204,6 @@ def _make_task(
         state=state,
         leaves=leaves,
         replaces=head if continues else None,
-        manifest=wanted.contents.manifest,
+        number=wanted.number,
         old_states=head.states if head else (),
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from . import planning
-from .dataset import catalog, compaction, heads, pruning, summary
-from .dataset.catalog import Committed, LeftOut
+from .dataset import catalog, compaction, heads, pruning, publishing, summary
+from .dataset.catalog import Committed, Contents, LeftOut
 from .dataset.compaction import Compacted
 from .dataset.pruning import Pruned
 from .engines import Engine
@@ -93,7 +94,7 @@ def plan(
         contents = catalog.read_contents(target)
         catalog.check(contents)
         present = {**catalog.list_pruned(target), **contents.present}
-        wanted = replace(wanted, contents=contents)
+        wanted = replace(wanted, number=contents.number, in_batches=catalog.list_moved_series(target))
         if contents.batches and not heads.exist(target):
             raise store.StoreError(
                 f"{target}: _series is gone, so files of its batches would be analyzed again", target
@@ -123,15 +124,20 @@ def plan(
 
 
 def summarise(dataset: str, unfinished: Collection[str] | None = ()) -> int:
-    """Update the summary; return the number of RPCs that both ends recorded. Raises StoreError.
+    """Update the tables' logs and the summary; return the number of RPCs that both ends recorded. Raises StoreError.
 
     Files of killed runs are removed if they are of the series `unfinished`; with None all are.
     """
-    contents = catalog.read_contents(dataset)
+    return catalog.read_steadily(dataset, partial(_summarise, dataset, unfinished))
+
+
+def _summarise(dataset: str, unfinished: Collection[str] | None, contents: Contents) -> int:
     catalog.check(contents)
-    if unfinished is None or unfinished:
-        catalog.sweep(dataset, contents, unfinished)
-    return summary.write(dataset, contents) if contents else 0
+    publishing.publish(dataset)
+    catalog.sweep(dataset, contents, unfinished)
+    if unfinished is None:
+        heads.sweep(dataset, None)
+    return summary.write(dataset, contents)
 
 
 def compact(dataset: str, *, finished: bool = False) -> Compacted:
@@ -155,7 +161,9 @@ def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool
 
 
 def _check_is_dataset(dataset: str) -> None:
-    if not catalog.read_contents(dataset):
+    contents = catalog.read_contents(dataset)
+    catalog.check(contents)
+    if not contents and not heads.exist(dataset) and not catalog.list_pruned(dataset):
         raise store.StoreError(f"{dataset}: not a dataset of grpcdiag fleet analyze", dataset)
 
 
@@ -167,6 +175,7 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
         for outcome in engine.run(analyse, work.tasks):
             outcomes.append(outcome)
             told(outcome)
+        heads.sweep(work.dataset, {catalog.series_of(task.recording.id) for task in work.tasks})
     joined = 0
     if not work.is_shard:
         joined = summarise(work.dataset, {one.id for one in work.recordings})

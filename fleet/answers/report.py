@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
 from ...interruption import scratch
-from ..dataset import catalog, summary, sums
+from ..dataset import catalog, heads, summary, sums
+from ..dataset.catalog import Contents
 from ..dataset.joining import SERIES
 from ..recordings import store
 from ..recordings.credentials import without_credentials
@@ -91,7 +92,14 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
 
     Raises StoreError.
     """
-    with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
+    return catalog.read_steadily(target, lambda contents: _report(target, contents, most, names))
+
+
+def _report(target: str, contents: Contents, most: int | None, names: Mapping[str, str]) -> Report:
+    with (
+        _fetch_summary(target, contents) as (files, scratch),
+        sums.connect("2GB", threads=2, scratch=scratch) as database,
+    ):
         _create_views(database, files, names)
         row = database.execute(
             f"SELECT count(DISTINCT {SERIES}), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), "
@@ -147,14 +155,14 @@ def _read_slots(database: Any) -> Iterator[Slot]:
 
 
 @contextmanager
-def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
+def _fetch_summary(target: str, contents: Contents) -> Iterator[tuple[dict[str, str], Path]]:
     """Return the summary's files and a folder for temporary ones; make the summary if an unfinished run left none.
 
     Raises StoreError.
     """
-    contents = catalog.read_contents(target)
     if not contents:
-        raise store.StoreError(f"{target}: not a dataset of grpcdiag fleet analyze", target)
+        reason = "all of it was pruned" if heads.exist(target) else "not a dataset of grpcdiag fleet analyze"
+        raise store.StoreError(f"{target}: {reason}", target)
     catalog.check(contents)
     there = summary.written(target, contents)
     with scratch("grpcdiag-fleet-") as folder:

@@ -3,10 +3,9 @@
     DATASET/rpcs/hour=2026-07-01T10/<recording>.<version>.parquet
     DATASET/_recordings/<recording>.<version>.json
 
-The rows of many recordings are later put into batches, see `manifest`:
+The rows of many recordings are later put into batches, see `batches`:
 
     DATASET/rpcs/hour=2026-07-01T10/<batch>.parquet
-    DATASET/_recordings/<batch>.jsonl
 
 Object stores cannot rename files, so a recording is in the dataset once its marker is: readers use only files whose
 names have the recording and version of a marker. Both are the same in every run over the same files: two workers that
@@ -16,8 +15,9 @@ analyze the same recording write the same files, and files of a killed run are o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from msgspec import MsgspecError, Struct, json
 
@@ -25,13 +25,13 @@ from ...interruption import scratch
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from ..recordings.series import File, Recording, digest
-from . import manifest
-from .manifest import Batch
+from . import batches, delta
+from .batches import Batch
 
 TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
 """Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
 MARKERS = "_recordings"
-SCHEMA = "grpcdiag.fleet-recording/2"
+SCHEMA = "grpcdiag.fleet-recording/3"
 _PART = re.compile(r"(?P<series>.*)\.(?P<epoch>\d+)-(?P<number>\d+)")
 OPEN = ".open"
 """Part of the names of files with what was open at a part's end: they count while no part continues it."""
@@ -39,6 +39,9 @@ PRUNED = ".pruned"
 """Ending of what is left of the marker of a recording without a head, once it was pruned."""
 _PARTLY = ".partly"
 """Part of the names of markers of recordings with skipped files, so that a listing finds them."""
+
+
+_Result = TypeVar("_Result")
 
 
 class LeftOut(Struct, frozen=True):
@@ -102,8 +105,8 @@ class Contents(Struct, frozen=True):
     """Recordings with files of their own, by id."""
     batches: tuple[Batch, ...] = ()
     """Batches that have the rows of others."""
-    manifest: int = 0
-    """Number of the manifest that says so."""
+    number: int = 0
+    """Number of the version of the batches."""
 
     def __bool__(self) -> bool:
         """Check whether the dataset has any recording."""
@@ -147,12 +150,23 @@ def partition(dataset: str, table: str, hour: str, stem: str) -> str:
 def read_contents(dataset: str) -> Contents:
     """List the recordings of a dataset and its batches. Raises StoreError."""
     while True:
-        known = manifest.read(dataset)
-        batches = tuple(batch for batch in known.batches if batch.state != "prepared")
-        moved = {named(source).recording for batch in batches for source in batch.sources}
+        known = batches.read(dataset)
+        moved = known.moved
         present = {name: one for name, one in committed(dataset).items() if name not in moved}
-        if manifest.newest(dataset) == known.number:  # else recordings may have moved into a batch meanwhile
-            return Contents(present, batches, known.number)
+        if batches.read_version(dataset) == known.number:  # else recordings may have moved into a batch meanwhile
+            return Contents(present, known.every, known.number)
+
+
+def read_steadily(dataset: str, work: Callable[[Contents], _Result]) -> _Result:
+    """Call a function that reads the dataset, and again if the dataset changed before it failed. Raises StoreError."""
+    while True:
+        contents = read_contents(dataset)
+        try:
+            return work(contents)
+        except Exception as error:  # DuckDB, which reads files of a folder, raises errors of its own
+            is_reading = isinstance(error, store.StoreError) or "duckdb" in type(error).__module__
+            if not is_reading or read_contents(dataset) == contents:
+                raise
 
 
 def committed(dataset: str) -> dict[str, Committed]:
@@ -169,7 +183,7 @@ def committed(dataset: str) -> dict[str, Committed]:
 
 def list_pruned(dataset: str) -> dict[str, Committed]:
     """List recordings without a head that were pruned, by id, so that no run analyzes them again. Raises StoreError."""
-    urls = [url for url in list_files(dataset, MARKERS) if url.endswith(PRUNED)]
+    urls = [url for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}") if url.endswith(PRUNED)]
     return {one.recording: one for one in map(named, urls)}
 
 
@@ -207,7 +221,7 @@ def commit(dataset: str, marker: Marker, older: Sequence[str], last: str = "", n
     """Add a recording to the dataset, and replace those of the `older` markers; return its URL. Raises StoreError.
 
     They may be of the same recording, of the `last` part of the series, which is in no batch, or of any of its parts if
-    the manifest still has this `number`.
+    the batches still have this `number`.
     """
     url = f"{dataset.rstrip('/')}/{MARKERS}/{name_of(marker)}"
     # remove before adding: two versions of a recording are never in the dataset together
@@ -223,9 +237,9 @@ def commit(dataset: str, marker: Marker, older: Sequence[str], last: str = "", n
 
 def _remove_unmoved(dataset: str, urls: Sequence[str], number: int) -> None:
     """Remove markers of parts, unless another command puts parts into a batch meanwhile. Raises StoreError."""
-    if manifest.newest(dataset) == number:
+    if batches.read_version(dataset) == number:
         store.remove(urls)
-    if manifest.newest(dataset) != number:
+    if batches.read_version(dataset) != number:
         raise store.StoreError(f"{dataset}: it was compacted meanwhile; the next run analyzes this again", dataset)
 
 
@@ -239,15 +253,18 @@ def read_markers(urls: Sequence[str]) -> list[Marker]:
     return [_marker(url, content) for url, content in store.read(urls).items()]
 
 
-def markers_in(dataset: str, batch: str) -> list[Marker]:
-    """Read the markers of a batch. Raises StoreError."""
-    url = f"{dataset.rstrip('/')}/{MARKERS}/{batch}.jsonl"
-    return [_marker(url, line) for line in store.read([url])[url].splitlines()]
+def markers_in(dataset: str, some: Iterable[Batch]) -> dict[str, list[Marker]]:
+    """Read the markers of batches, by their names. Raises StoreError."""
+    table = delta.read(dataset, batches.FOLDER)
+    found = batches.read_rows(table, [batch.name for batch in some]) if table else {}
+    return {name: [_marker(row.stem, row.marker.encode()) for row in rows] for name, rows in found.items()}
 
 
-def has_series(dataset: str, batch: Batch, series: str) -> bool:
-    """Check whether a batch has rows of a series. Raises StoreError."""
-    return any(series_of(marker.recording) == series for marker in markers_in(dataset, batch.name))
+def list_moved_series(dataset: str) -> frozenset[str]:
+    """List the series that have rows in batches. Raises StoreError."""
+    table = delta.read(dataset, batches.FOLDER)
+    rows = batches.read_rows(table, [batch.name for batch in batches.look(table).every]) if table else {}
+    return frozenset(series_of(row.recording) for some in rows.values() for row in some)
 
 
 def find_marker(dataset: str, recording: str) -> Marker | None:
@@ -255,8 +272,7 @@ def find_marker(dataset: str, recording: str) -> Marker | None:
     contents = read_contents(dataset)
     if recording in contents.present:
         return markers([contents.present[recording]])[0]
-    later_first = sorted(contents.batches, key=lambda batch: -batch.last_time_ns)
-    every = (marker for batch in later_first for marker in markers_in(dataset, batch.name))
+    every = (marker for some in markers_in(dataset, contents.batches).values() for marker in some)
     return next((marker for marker in every if marker.recording == recording), None)
 
 
@@ -302,21 +318,18 @@ def prepare(dataset: str) -> None:
 
 
 def sweep(dataset: str, contents: Contents, mine: Iterable[str] | None) -> int:
-    """Remove files that killed runs left: of batches, and of `mine` series, None for all; return their number.
+    """Remove files that count no more, or that killed runs left, of `mine` series; None for all; return their number.
 
-    Raises StoreError.
+    What was open at the end of a part is removed with all series, once the next part has it. Raises StoreError.
     """
     wanted, stems = None if mine is None else set(mine), contents.stems
     stale = []
-    there = [url for table in TABLES for url in list_files(dataset, table)]
-    there += [url for url in list_files(dataset, MARKERS) if url.endswith(".jsonl")]
-    batches = {batch.name for batch in manifest.read(dataset).batches}  # later than their files
-    for url in there:
+    for url in (url for table in TABLES for url in list_files(dataset, table)):
         stem = stem_of(url)
         recording = stem.removesuffix(OPEN).rpartition(".")[0]
-        if manifest.BATCH.fullmatch(stem):
-            stale += [url] if stem not in batches else []
-        elif stem not in stems and (wanted is None or series_of(recording) in wanted) and url.endswith(".parquet"):
+        is_mine = wanted is None or series_of(recording) in wanted
+        is_over = stem.endswith(OPEN) and is_continued(recording, contents.present)
+        if stem not in stems and (is_mine or is_over) and not batches.BATCH.fullmatch(stem):
             stale.append(url)
     store.remove(stale)
     return len(stale)
@@ -324,12 +337,18 @@ def sweep(dataset: str, contents: Contents, mine: Iterable[str] | None) -> int:
 
 def list_files(dataset: str, folder: str) -> list[str]:
     """List the files of a folder of the dataset. Raises StoreError."""
-    return store.names(f"{dataset.rstrip('/')}/{folder}")
+    return list(list_sizes(dataset, folder))
+
+
+def list_sizes(dataset: str, table: str) -> dict[str, int]:
+    """List the Parquet files of a table, with their sizes. Raises StoreError."""
+    found = store.sizes(f"{dataset.rstrip('/')}/{table}")
+    return {url: size for url, size in found.items() if url.endswith(".parquet") and f"/{delta.LOG}/" not in url}
 
 
 def stem_of(url: str) -> str:
-    """Return the name of a file of rows without its ending, or of a batch's markers."""
-    return url.rpartition("/")[2].removesuffix(".parquet").removesuffix(".jsonl")
+    """Return the name of a file of rows without its ending."""
+    return url.rpartition("/")[2].removesuffix(".parquet")
 
 
 def pieces(dataset: str, table: str, contents: Contents) -> list[str]:

@@ -1,29 +1,31 @@
 """Put the rows of many recordings into one file per hour and table.
 
 Only parts that no run changes any more are moved: those that others continue, and all whose series is finished. See
-`manifest` for how a batch becomes part of the dataset.
+`batches` for how a batch becomes part of the dataset.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from msgspec import Struct, json
 from msgspec.structs import replace
 
 from ...interruption import scratch
 from ..recordings import store
-from ..recordings.series import digest
-from . import catalog, heads, manifest, sums
-from .catalog import MARKERS, OPEN, TABLES, Committed, Marker
+from . import batches, catalog, delta, heads, publishing, sums
+from .batches import Row
+from .catalog import MARKERS, OPEN, TABLES, Committed, Contents, Marker
 from .frames import HOUR_NS, hour_name
 from .heads import Head
-from .manifest import Batch
 
-_AT_ONCE = 20
-"""Batches that are committed together: a command that is killed loses the work for as many."""
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 MOST_RECORDINGS = 20_000
 """Most recordings of a batch (heuristic: DuckDB opens their files of an hour at once, some 100 kB of memory each)."""
 _ORDER = {"rpcs": "method, start_time_ns"}
@@ -44,30 +46,44 @@ class Compacted(Struct, frozen=True, kw_only=True):
 def compact(dataset: str, now_ns: int, *, finished: bool = False) -> Compacted:
     """Move parts whose last packet is of an hour before that of `now_ns` into batches.
 
-    With `finished`, no recording is continued any more: the last parts of series are moved, too. Raises StoreError.
+    With `finished`, no recording is continued any more: the last parts of series are moved, too. If another command
+    begins, that one goes on with what is left. Raises StoreError.
     """
-    done = []
-    if left := [batch.name for batch in manifest.read(dataset).batches if batch.state != "clean"]:
-        done.append(_finish(dataset, left, list_rows(dataset)))
-    present = catalog.read_contents(dataset).present
-    end = now_ns // HOUR_NS * HOUR_NS
-    known = find_heads(dataset, present)
-    if finished:
-        known = close(dataset, known, present, end)
-    every = list_final(known, present, end)
-    files = list_rows(dataset) if every else {}
-    # what was open at the end of a part is in the next one; only a run that was killed leaves it here
-    continued = [
-        f"{present[one.recording].stem}{OPEN}" for one in every if catalog.is_continued(one.recording, present)
-    ]
-    store.remove([url for stem in continued for _, url in files.pop(stem, ())])
-    batches = list(_divide(every))
-    for begin in range(0, len(batches), _AT_ONCE):
-        some = batches[begin : begin + _AT_ONCE]
-        _prepare(dataset, some)
-        done.append(_finish(dataset, [batch.name for batch in some], files))
-    sums_of = {name: sum(getattr(one, name) for one in done) for name in Compacted.__struct_fields__}
-    return Compacted(**sums_of)
+    table, done = batches.begin(dataset), list[Compacted]()
+
+    def work(contents: Contents) -> None:
+        remove_moved(dataset, table)
+        for batch, files in _divide(dataset, contents.present, now_ns // HOUR_NS * HOUR_NS, finished=finished):
+            done.extend(_move(dataset, table, batch, files))
+        remove_moved(dataset, table)
+
+    try:
+        catalog.read_steadily(dataset, work)
+        batches.clean(dataset)
+    except Exception as error:
+        if not isinstance(error, delta.ConflictError) and batches.is_newest(dataset, table):
+            raise
+    return Compacted(**{name: sum(getattr(one, name) for one in done) for name in Compacted.__struct_fields__})
+
+
+def remove_moved(dataset: str, table: DeltaTable) -> None:
+    """Remove the own files of recordings that are in batches, and batches that never became part of the dataset.
+
+    Raises StoreError, ConflictError.
+    """
+    contents = catalog.read_contents(dataset)  # earlier than the logs: what is removed is in none
+    publishing.publish(dataset)
+    catalog.sweep(dataset, contents, ())
+    known, files = batches.look(table), list_rows(dataset)
+    # those of a command that began later are not listed yet
+    if not batches.is_newest(dataset, table):
+        raise delta.ConflictError(f"{dataset}: another command has changed it")
+    moved = known.moved
+    stems = {f"{stem}{ending}" for stem in moved.values() for ending in ("", OPEN)}
+    stems |= {stem for stem in files if batches.BATCH.fullmatch(stem)} - {one.name for one in known.every}
+    store.remove([one.url for one in catalog.committed(dataset).values() if one.recording in moved])
+    store.remove([url for stem in stems for _, url in files.get(stem, ())])
+    batches.drop(table, known.moving)
 
 
 Files = dict[str, list[tuple[str, str]]]
@@ -114,101 +130,64 @@ def close(
     for name, head in known.items():
         is_last = head.part.id in present and not catalog.is_continued(head.part.id, present)
         if head.last and is_last and (head.last_time_ns or 0) < end_ns:
-            closed[name] = replace(head, state=None, before=None, last=(), open_files=())
+            closed[name] = replace(head, state=None, before=None, last=())
             if not dry_run:
                 heads.write(dataset, closed[name])
                 store.remove([state for state in (head.state, head.before) if state])
     return {**known, **closed}
 
 
-def _divide(markers: Sequence[Marker]) -> Iterator[Batch]:
-    """Divide recordings into batches by the hour of their last packets."""
+def _divide(
+    dataset: str, present: Mapping[str, Committed], end_ns: int, *, finished: bool
+) -> Iterator[tuple[list[Marker], Files]]:
+    """Divide recordings into batches by the hour of their last packets; yield them with all files of rows.
+
+    Raises StoreError.
+    """
+    known = find_heads(dataset, present)
+    if finished:
+        known = close(dataset, known, present, end_ns)
     hours: dict[int, list[Marker]] = defaultdict(list)
-    for marker in markers:
+    for marker in list_final(known, present, end_ns):
         hours[(marker.last_time_ns or 0) // HOUR_NS].append(marker)
-    for hour, those in sorted(hours.items()):
+    files = list_rows(dataset) if hours else {}
+    for _, those in sorted(hours.items()):
         those.sort(key=lambda marker: marker.recording)
         for begin in range(0, len(those), MOST_RECORDINGS):
-            some = those[begin : begin + MOST_RECORDINGS]
-            sources = tuple(map(catalog.name_of, some))
-            yield Batch(
-                name=f"batch-{hour_name(hour)}-{digest(repr(sources))}",
-                state="prepared",
-                recordings=len(some),
-                last_time_ns=max(marker.last_time_ns or 0 for marker in some),
-                sources=sources,
-            )
+            yield those[begin : begin + MOST_RECORDINGS], files
 
 
-def _prepare(dataset: str, wanted: Sequence[Batch]) -> None:
-    """Claim the recordings of batches, but for those of which another command has any in its own. Raises StoreError."""
-
-    def add(batches: Sequence[Batch]) -> Sequence[Batch]:
-        claimed = {source for other in batches for source in other.sources}
-        return [*batches, *(batch for batch in wanted if claimed.isdisjoint(batch.sources))]
-
-    manifest.update(dataset, add)
-
-
-def _finish(dataset: str, names: Collection[str], files: Files) -> Compacted:
-    """Do what is left to do for batches, whichever command began them. Raises StoreError."""
-    for batch in _list_complete(dataset, names):
-        _write(dataset, batch, files)
-    verified = {batch.name for batch in _list_complete(dataset, names)}
-    _change(dataset, lambda one: one.name in names and one.state == "prepared", verified)
-    done = [batch for batch in manifest.read(dataset).batches if batch.name in names and batch.state == "committed"]
-    recordings = {catalog.named(source).recording for batch in done for source in batch.sources}
-    stems = [stem for batch in done for stem in _list_stems(batch)]
-    markers = [url for url in catalog.list_files(dataset, MARKERS) if url.endswith(".json")]
-    store.remove([url for url in markers if catalog.named(url).recording in recordings])
-    before = [url for stem in stems for _, url in files.get(stem, ())]
-    store.remove(before)
-    _change(dataset, lambda one: one.state == "committed", {batch.name for batch in done})
-    written = sum(len(_group(batch, files)) for batch in done)
-    return Compacted(recordings=len(recordings), files_before=len(before), files=written)
+def _move(dataset: str, table: DeltaTable, markers: Sequence[Marker], files: Files) -> Iterator[Compacted]:
+    """Write a batch, and add it to the dataset if its recordings are still there. Raises StoreError, ConflictError."""
+    name = f"batch-{hour_name((markers[0].last_time_ns or 0) // HOUR_NS)}-{uuid4().hex[:10]}"
+    groups = _group(markers, files)
+    with scratch("grpcdiag-fleet-") as folder:
+        for number, ((kind, hour), urls) in enumerate(sorted(groups.items())):
+            inner = folder / str(number)
+            inner.mkdir()
+            _merge(kind, store.fetch_all(sorted(urls), inner / "parts"), inner / "merged.parquet", inner)
+            store.put(inner / "merged.parquet", catalog.partition(dataset, kind, hour, name))
+    there = {url.rpartition("/")[2] for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}")}
+    if there.issuperset(map(catalog.name_of, markers)):
+        batches.add(table, name, make_rows(markers))
+        yield Compacted(recordings=len(markers), files_before=sum(map(len, groups.values())), files=len(groups))
 
 
-def _list_complete(dataset: str, names: Collection[str]) -> list[Batch]:
-    """List the prepared batches all of whose recordings are still there. Raises StoreError."""
-    batches = [one for one in manifest.read(dataset).batches if one.name in names and one.state == "prepared"]
-    there = {url.rpartition("/")[2] for url in catalog.list_files(dataset, MARKERS)} if batches else set()
-    return [batch for batch in batches if there.issuperset(batch.sources)]
+def make_rows(markers: Sequence[Marker]) -> list[Row]:
+    """Make the rows of a batch's table."""
+    return [
+        Row(one.recording, f"{one.recording}.{one.version}", one.last_time_ns or 0, json.encode(one).decode())
+        for one in markers
+    ]
 
 
-def _change(dataset: str, which: Callable[[Batch], bool], onward: Collection[str]) -> None:
-    """Let batches go on to the next state, and drop those that are not in `onward`. Raises StoreError."""
-
-    def change(batches: Sequence[Batch]) -> Sequence[Batch]:
-        return [one.follow() if which(one) else one for one in batches if not which(one) or one.name in onward]
-
-    manifest.update(dataset, change)
-
-
-def _list_stems(batch: Batch) -> list[str]:
-    stems = [catalog.named(source).stem for source in batch.sources]
-    return [*stems, *(f"{stem}{OPEN}" for stem in stems)]
-
-
-def _group(batch: Batch, files: Files) -> dict[tuple[str, str], list[str]]:
-    """List the files of a batch's recordings by table and hour."""
+def _group(markers: Collection[Marker], files: Files) -> dict[tuple[str, str], list[str]]:
+    """List the files of recordings by table and hour."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for stem in _list_stems(batch):
+    for stem in (f"{one.recording}.{one.version}{ending}" for one in markers for ending in ("", OPEN)):
         for table, url in files.get(stem, ()):
             groups[table, url.rsplit("/", 2)[1].removeprefix("hour=")].append(url)
     return groups
-
-
-def _write(dataset: str, batch: Batch, files: Files) -> None:
-    """Write the files of a batch: rows, and at last markers. Raises StoreError."""
-    with scratch("grpcdiag-fleet-") as folder:
-        for (table, hour), urls in sorted(_group(batch, files).items()):
-            with scratch("grpcdiag-fleet-") as inner:
-                merged = inner / "merged.parquet"
-                _merge(table, store.fetch_all(sorted(urls), inner / "parts"), merged, inner)
-                store.put(merged, catalog.partition(dataset, table, hour, batch.name))
-        names = [f"{dataset.rstrip('/')}/{MARKERS}/{source}" for source in batch.sources]
-        lines = [json.encode(marker) for marker in catalog.read_markers(names)]
-        store.put_bytes(b"\n".join([*lines, b""]), f"{dataset.rstrip('/')}/{MARKERS}/{batch.name}.jsonl", folder)
 
 
 def _merge(table: str, paths: Sequence[str], target: Path, folder: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.tables import Ints, Rpcs, Tables, Waits
 from ...reports.tables import rows
-from ...reports.tables.frame import Frame, Lists, Numbers, Texts, number_texts
+from ...reports.tables.frame import Column, Frame, Lists, Numbers, Texts, number_texts
 from .packet_marks import Marks
 
 Pieces = Callable[[], Iterator[Frame]]
@@ -94,12 +94,21 @@ def hour_name(hour: int) -> str:
 def _marked(pieces: Iterator[Frame], recording: str, host: str) -> Iterator[Frame]:
     """Add recording and host as first columns, and convert enums to text: their values differ between captures."""
     for piece in pieces:
-        named = {
-            name: replace(_drop_unused(column), is_enum=False) if isinstance(column, Texts) else column
-            for name, column in piece.columns.items()
-        }
+        named = {name: _convert(column) for name, column in piece.columns.items()}
         first = np.zeros(len(piece), np.uint8)
         yield Frame({"recording": Texts(first, [recording]), "host": Texts(first, [host])} | named)
+
+
+def _convert(column: Column) -> Column:
+    """Convert enums to text, and unsigned integers to signed ones of 64 bits: Delta Lake has no unsigned integers."""
+    if isinstance(column, Texts):
+        return replace(_drop_unused(column), is_enum=False)
+    if isinstance(column, Numbers) and column.cells.dtype.kind == "u":
+        return Numbers(column.cells.astype(np.int64), column.null)
+    if isinstance(column, Lists) and column.dtype and np.dtype(column.dtype).kind == "u":
+        lists = [one if one is None else np.asarray(one, column.dtype).astype(np.int64) for one in column.lists]
+        return Lists(lists, np.int64)
+    return column
 
 
 def _drop_unused(column: Texts) -> Texts:

@@ -24,7 +24,7 @@ from ...interruption import scratch
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from ..recordings.series import File
-from .catalog import MARKERS, OPEN, TABLES, LeftOut
+from .catalog import MARKERS, LeftOut, series_of
 
 FOLDER = "_series"
 SCHEMA = "grpcdiag.fleet-series/2"
@@ -84,8 +84,6 @@ class Head(Struct, frozen=True, kw_only=True):
     """Files that could not be read."""
     left_out: tuple[LeftOut, ...] = ()
     """Why not."""
-    open_files: tuple[str, ...] = ()
-    """URLs of the rows of calls that were open at its end: the next part has them anew."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -142,7 +140,6 @@ def _decode(dataset: str, url: str, content: bytes) -> Head | None:
         marker=f"{base}/{head.marker}",
         state=head.state and f"{base}/{head.state}",
         before=head.before and f"{base}/{head.before}",
-        open_files=tuple(f"{base}/{name}" for name in head.open_files),
     )
 
 
@@ -150,10 +147,8 @@ def _names_own_files(head: Head) -> bool:
     """Check that all files that a head names are of its series, and inside the dataset."""
     states = [name for name in (head.state, head.before) if name]
     series = head.part.series
-    return (
-        _is_own(head.marker, series, (MARKERS,), ".json")
-        and all(_is_own(name, series, (FOLDER,), ".state") for name in states)
-        and all(_is_own(name, series, TABLES, f"{OPEN}.parquet") for name in head.open_files)
+    return _is_own(head.marker, series, MARKERS, ".json") and all(
+        _is_own(name, series, FOLDER, ".state") for name in states
     )
 
 
@@ -161,12 +156,12 @@ _NAME = re.compile(r"[\w.~%=-]+(?:/[\w.~%=-]+)+", re.ASCII)
 """Names as this version makes them: no scheme, drive, chain of file systems, pattern or empty part."""
 
 
-def _is_own(name: str, series: str, folders: Iterable[str], ending: str) -> bool:
+def _is_own(name: str, series: str, folder: str, ending: str) -> bool:
     if not _NAME.fullmatch(name):
         return False
     parts = name.split("/")
     return (
-        parts[0] in folders
+        parts[0] == folder
         and not {".", ".."} & set(parts)
         and parts[-1].startswith(f"{series}.")
         and parts[-1].endswith(ending)
@@ -181,7 +176,6 @@ def write(dataset: str, head: Head) -> None:
         marker=head.marker.removeprefix(base),
         state=head.state and head.state.removeprefix(base),
         before=head.before and head.before.removeprefix(base),
-        open_files=tuple(url.removeprefix(base) for url in head.open_files),
     )
     with scratch("grpcdiag-") as folder:
         store.put_bytes(json.encode(named), url_of(dataset, f"{head.part.series}.json"), folder)
@@ -196,6 +190,15 @@ def write_state(dataset: str, stem: str, state: bytes) -> str:
         path.write_bytes(zlib.compress(state, 1))
         store.put(path, url)
     return url
+
+
+def sweep(dataset: str, series: Iterable[str] | None) -> None:
+    """Remove states that no head of these series names, which killed runs left; None for all. Raises StoreError."""
+    urls = [url for url in store.names(url_of(dataset, "")) if url.endswith(".state")]
+    of = {url: series_of(url.rpartition("/")[2].removesuffix(".state").rpartition(".")[0]) for url in urls}
+    wanted = set(of.values()) if series is None else set(series)
+    names = {url.rpartition("/")[2] for head in read(dataset, wanted).values() for url in head.states}
+    store.remove([url for url in urls if of[url] in wanted and url.rpartition("/")[2] not in names])
 
 
 class StateError(Exception):

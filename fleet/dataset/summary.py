@@ -26,14 +26,14 @@ _READ_AT_ONCE = 5_000
 """Markers read at once."""
 
 EMPTY: Mapping[str, str] = {
-    "connections": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::VARCHAR client, "
+    "connections": "SELECT NULL::VARCHAR recording, NULL::BIGINT AS connection, NULL::VARCHAR client, "
     "NULL::VARCHAR server, NULL::BOOLEAN complete, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, "
-    "NULL::VARCHAR vantage, 0::UINTEGER client_sequence, 0::UINTEGER server_sequence, 0::BIGINT bytes_client, "
+    "NULL::VARCHAR vantage, 0::BIGINT client_sequence, 0::BIGINT server_sequence, 0::BIGINT bytes_client, "
     "0::BIGINT bytes_server, 0::BIGINT rpcs, NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, "
-    "NULL::UBIGINT[] marks WHERE false",
-    "rpcs": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::UINTEGER stream, NULL::VARCHAR method,"
+    "NULL::BIGINT[] marks WHERE false",
+    "rpcs": "SELECT NULL::VARCHAR recording, NULL::BIGINT AS connection, NULL::BIGINT stream, NULL::VARCHAR method,"
     " 0::BIGINT start_time_ns, 0::BIGINT duration_ns, NULL::VARCHAR status, false complete, false touches_gap, "
-    "0::UINTEGER request_messages, 0::UINTEGER response_messages, 0::UBIGINT request_bytes, 0::UBIGINT response_bytes,"
+    "0::BIGINT request_messages, 0::BIGINT response_messages, 0::BIGINT request_bytes, 0::BIGINT response_bytes,"
     f" {sums.budget('0::BIGINT')} AS budget WHERE false",
     "totals": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
     "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
@@ -42,10 +42,10 @@ EMPTY: Mapping[str, str] = {
     "latencies": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
     "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
     "0::SMALLINT step, 0::BIGINT rpcs WHERE false",
-    "findings": "SELECT NULL::VARCHAR recording, 0::UINTEGER finding, NULL::VARCHAR id, NULL::VARCHAR title, "
+    "findings": "SELECT NULL::VARCHAR recording, 0::BIGINT finding, NULL::VARCHAR id, NULL::VARCHAR title, "
     "NULL::VARCHAR severity, NULL::VARCHAR confidence, 0::BIGINT lost_ns, 0::DOUBLE share, "
-    "NULL::UINTEGER[] connections, NULL::VARCHAR[] methods, NULL::VARCHAR part_of, NULL::VARCHAR explanation, "
-    "NULL::VARCHAR verdict, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, 0::UINTEGER first_packet, "
+    "NULL::BIGINT[] connections, NULL::VARCHAR[] methods, NULL::VARCHAR part_of, NULL::VARCHAR explanation, "
+    "NULL::VARCHAR verdict, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, 0::BIGINT first_packet, "
     "NULL::VARCHAR remedy WHERE false",
 }
 """SQL of tables without rows, for datasets that lack files of a table, or columns that older versions lack."""
@@ -64,6 +64,9 @@ def written(target: str, contents: Contents) -> dict[str, str] | None:
 def write(target: str, contents: Contents) -> int:
     """Update the dataset's summary; return the number of RPCs that both ends recorded. Raises StoreError."""
     state, folder = catalog.state(contents), f"{target.rstrip('/')}/{FOLDER}"
+    if not contents:
+        store.remove(store.names(folder))
+        return 0
     with interruption.scratch("grpcdiag-fleet-") as scratch:
         there = written(target, contents)
         if there:
@@ -192,7 +195,7 @@ def _recordings(target: str, contents: Contents, path: Path) -> dict[str, set[st
     from pyarrow import parquet
 
     found = list(contents.present.values())
-    moved = {batch.name: catalog.markers_in(target, batch.name) for batch in contents.batches}
+    moved = catalog.markers_in(target, contents.batches)
     told: list[Marker] = [marker for markers in moved.values() for marker in markers]
     for begin in range(0, len(found), _READ_AT_ONCE):
         told += catalog.markers(found[begin : begin + _READ_AT_ONCE])

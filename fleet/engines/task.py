@@ -49,8 +49,8 @@ class Task(Struct, frozen=True):
     """Head of the series before, if this part continues its last one or takes its place."""
     last: str = ""
     """The last part of the series, if this one begins an epoch in its place."""
-    manifest: int = 0
-    """Number of the dataset's manifest when this was planned."""
+    number: int = 0
+    """Number of the dataset's batches when this was planned."""
     old_states: tuple[str, ...] = ()
     """URLs of the states of the series before: those that its new head does not name are removed."""
 
@@ -120,7 +120,7 @@ def _analyse(task: Task, began: tuple[float, float]) -> Marker:
         written, rows = _write(task, read, scratch)
         store.put_all(written)
         marker = _marker(task, read, rows, began)
-        _commit(task, read, marker, [url for url in written if f"{catalog.OPEN}.parquet" in url])
+        _commit(task, read, marker)
     return marker
 
 
@@ -131,7 +131,7 @@ def _note_failed(dataset: str, leaves: Head, before: Head, left_out: tuple[LeftO
     heads.write(dataset, replace(before, failed={**before.failed, **failed}, left_out=(*told, *left_out)))
 
 
-def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) -> None:
+def _commit(task: Task, read: _Read, marker: Marker) -> None:
     """Add the part to the dataset, then what the next one needs. Raises StoreError."""
     leaves, before = task.leaves, task.replaces
     state = None
@@ -141,7 +141,7 @@ def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) 
         state = heads.write_state(task.dataset, f"{marker.recording}.{marker.version}", read.state)
     left = catalog.markers_of(task.dataset, marker.recording)
     left += catalog.markers_of(task.dataset, task.last) if task.last else []
-    url = catalog.commit(task.dataset, marker, (*task.older, *left), task.last, task.manifest)
+    url = catalog.commit(task.dataset, marker, (*task.older, *left), task.last, task.number)
     if not leaves or ends:
         return
     failed = {one.file: leaves.files[one.file] for one in marker.left_out if one.file in leaves.files}
@@ -153,11 +153,10 @@ def _commit(task: Task, read: _Read, marker: Marker, open_files: Sequence[str]) 
     )
     if leaves.part.id == marker.recording:
         last = max(marker.last_time_ns or 0, before.last_time_ns or 0 if before else 0)
-        head = replace(head, marker=url, state=state, last_time_ns=last or None, open_files=tuple(open_files))
+        head = replace(head, marker=url, state=state, last_time_ns=last or None)
     heads.write(task.dataset, head)
     if leaves.part.id == marker.recording:
         store.remove([old for old in task.old_states if old not in head.states])
-        store.remove([old for old in (before.open_files if before else ()) if old not in open_files])
 
 
 class _Read(Struct, frozen=True):

@@ -363,40 +363,19 @@ def put_bytes(content: bytes, url: str, folder: Path) -> None:
     put(path, url)
 
 
-def put_new(content: bytes, url: str) -> bool:
-    """Write a small file unless it exists, of two at once only one; return whether it was written. Raises StoreError.
-
-    S3, Google Cloud Storage and Azure do this by conditional requests.
-    """
-    system, target = opened(url)
-    local = local_path(system.unstrip_protocol(target))
-
-    def create() -> bool:
-        try:
-            if local is None:
-                system.pipe_file(target, content, mode="create")
-                return True
-            final = Path(local)
-            final.parent.mkdir(parents=True, exist_ok=True)
-            part = final.with_name(f".{final.name}.{os.getpid()}")
-            with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
-                part.write_bytes(content)
-                os.link(part, final)  # unlike a rename, it does not replace
-        except FileExistsError:
-            return False
-        return True
-
-    return tried(create, url)
-
-
 def names(url: str) -> list[str]:
     """List the URLs of all files below a folder; empty if it does not exist. Raises StoreError."""
+    return list(sizes(url))
+
+
+def sizes(url: str) -> dict[str, int]:
+    """List the URLs of all files below a folder, with their sizes. Raises StoreError."""
     system, path = opened(url)
     try:
-        found = tried(lambda: system.find(path, **_errors(system)), url)
-        return sorted(map(system.unstrip_protocol, found))
+        found = tried(lambda: system.find(path, detail=True, **_errors(system)), url)
     except FileNotFoundError:
-        return []
+        return {}
+    return {system.unstrip_protocol(name): int(info.get("size") or 0) for name, info in sorted(found.items())}
 
 
 def matching(pattern: str) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,15 +14,20 @@ import pytest
 
 pytest.importorskip("fsspec")
 import duckdb
+import numpy as np
+import polars as pl
+from deltalake import DeltaTable
 from fleets import contents, download, fleet, many, markers, s3, upload
 from msgspec.structs import replace
 from test_parts import Growing, fleet_code, whole
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
-from grpcdiag.fleet.dataset import catalog, compaction, heads, manifest
+from grpcdiag.fleet.dataset import batches, catalog, compaction, delta, frames, heads, pruning, summary
 from grpcdiag.fleet.dataset.catalog import TABLES
 from grpcdiag.fleet.recordings import store
+from grpcdiag.reports.tables import writing
+from grpcdiag.reports.tables.frame import Frame, Numbers
 
 LATER_NS = 4_000_000_000 * 10**9
 
@@ -38,8 +45,10 @@ def rows_of(dataset: str) -> list[Path]:
     return [path for table in TABLES for path in (Path(dataset) / table).rglob("*.parquet")]
 
 
-def states(dataset: str) -> list[str]:
-    return [batch.state for batch in manifest.read(dataset).batches]
+def published(dataset: str) -> list[Any]:
+    """The RPCs of the Delta table."""
+    table = DeltaTable(f"{dataset}/rpcs").to_pyarrow_table(columns=["start_time_ns", "stream", "method", "status"])
+    return sorted(table.to_pylist(), key=repr)
 
 
 def test_parts_become_one_file_per_hour_and_table(tmp_path: Path) -> None:
@@ -48,7 +57,7 @@ def test_parts_become_one_file_per_hour_and_table(tmp_path: Path) -> None:
     assert "3 recordings compacted" in fleet("compact", growing.dataset)[1]
     assert contents(Path(growing.dataset)) == before
     assert replace(report(growing.dataset), slots=()) == replace(told, slots=())
-    assert len(markers(Path(growing.dataset))) == 2  # the last part's, and the batch's
+    assert len(markers(Path(growing.dataset))) == 1  # the last part's
     batch = [path for path in rows_of(growing.dataset) if path.stem.startswith("batch-")]
     assert len(batch) == len({(path.parents[1], path.parent) for path in batch})
     growing.add(4)
@@ -86,57 +95,85 @@ def test_a_dataset_in_an_object_store_is_compacted(tmp_path: Path, monkeypatch: 
         assert "3 recordings compacted" in fleet("compact", "s3://fleet/dataset", "--finished")[1]
         assert contents(download(system, "dataset", tmp_path / "after")) == before
         assert len(rows_of(str(tmp_path / "after"))) < len(rows_of(str(tmp_path / "before")))
-        assert not store.put_new(b"", "s3://fleet/dataset/_compacted/000000000001.json")
+        options = {"aws_allow_http": "true"}
+        table = DeltaTable("s3://fleet/dataset/rpcs", storage_options=options)
+        assert len(table.file_uris()) == 1 and table.to_pyarrow_table().num_rows == len(before["rpcs"])
         assert fleet("report", "s3://fleet/dataset")[0]
+
+
+def test_each_table_has_the_rows_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read with polars, also if a later version adds a column."""
+    growing, marked = in_parts(tmp_path), frames._marked
+
+    def check() -> None:
+        files = contents(Path(growing.dataset))
+        for name, rows in files.items():
+            found = pl.scan_delta(f"{growing.dataset}/{name}").drop("recording").collect()
+            assert found.height == len(rows) > 0
+        names = ("start_time_ns", "stream", "method", "status")
+        assert sorted(pl.read_delta(f"{growing.dataset}/rpcs").select(names).rows(), key=repr) == growing.rows(
+            columns=", ".join(names)
+        )
+
+    def mark(*given: Any) -> Iterator[Frame]:
+        for piece in marked(*given):
+            yield Frame({**piece.columns, "novelty": Numbers(np.full(len(piece), 7))})
+
+    check()
+    monkeypatch.setattr(frames, "_marked", mark)
+    monkeypatch.setattr(writing, "_describe", lambda *_: ([], {}))
+    growing.add(4)
+    growing.analyze()
+    check()
+    assert set(pl.read_delta(f"{growing.dataset}/rpcs")["novelty"]) == {None, 7}
+    fleet("compact", growing.dataset, "--finished")
+    check()
 
 
 class Killed(Exception):
     pass
 
 
-def kill_at(place: int) -> Callable[..., Any]:
-    """Let the command be killed at its n-th change of the store."""
-    calls = 0
+@contextmanager
+def kill(place: int) -> Iterator[None]:
+    """Let a command be killed at its n-th change of the store."""
+    calls, real = 0, {"put": store.put, "remove": store.remove, "commit": delta.commit}
 
-    def die(real: Callable[..., Any], *given: Any) -> Any:
+    def die(name: str, *given: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls > place:
             raise Killed
-        return real(*given)
+        return real[name](*given)
 
-    return die
+    with (
+        patch.object(store, "put", partial(die, "put")),
+        patch.object(delta, "commit", partial(die, "commit")),
+        patch.object(store, "remove", lambda urls: [die("remove", [url]) for url in urls]),
+    ):
+        yield
 
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_command_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: Path, finished: bool) -> None:
     growing = in_parts(tmp_path / "parts", pieces=3)
-    expected = vars_of(growing.dataset)
+    expected, rows = vars_of(growing.dataset), published(growing.dataset)
     for place in range(100):
         dataset = tmp_path / f"killed-{place}"
         shutil.copytree(growing.dataset, dataset)
-        real = {name: getattr(store, name) for name in ("put", "put_new", "remove")}
-        die = kill_at(place)
-
-        def one_by_one(urls: list[str], die: Any = die, real: Any = real) -> None:
-            for url in urls:
-                die(real["remove"], [url])
-
-        with (
-            patch.object(store, "put", lambda *given, die=die, real=real: die(real["put"], *given)),
-            patch.object(store, "put_new", lambda *given, die=die, real=real: die(real["put_new"], *given)),
-            patch.object(store, "remove", one_by_one),
-        ):
+        with kill(place):
             try:
                 run.compact(str(dataset), finished=finished)
                 break
             except Killed:
                 pass
         assert vars_of(str(dataset)) == expected  # as the report reads it
+        assert published(str(dataset)) == rows  # as other engines read it
         run.compact(str(dataset), finished=finished)
         assert vars_of(str(dataset)) == expected
-        assert contents(dataset)["rpcs"] == contents(Path(growing.dataset))["rpcs"]  # as others read it
-        assert set(states(str(dataset))) == {"clean"}
+        assert published(str(dataset)) == rows
+        assert contents(dataset)["rpcs"] == contents(Path(growing.dataset))["rpcs"]  # as the files lie
+        assert not batches.read(str(dataset)).moved
     else:
         raise AssertionError("it never ended")
     assert place >= 20
@@ -148,72 +185,90 @@ def vars_of(dataset: str) -> dict[str, Any]:
     return {name: getattr(found, name) for name in ("recordings", "rpcs", "failed_rpcs", "budget", "slots", "packets")}
 
 
-def test_two_commands_at_once_move_a_recording_once(tmp_path: Path) -> None:
-    """The other one runs completely before each change of the manifest by the first one."""
+@pytest.mark.parametrize("place", range(7))
+def test_two_commands_at_once_move_a_recording_once(tmp_path: Path, place: int) -> None:
+    """The other one runs completely before a commit of the first one."""
     growing = in_parts(tmp_path, pieces=4)
-    before, real = contents(Path(growing.dataset)), manifest.update
-    others = []
+    before, rows, real = contents(Path(growing.dataset)), published(growing.dataset), delta.commit
+    commits, others = [], []
 
-    def late(dataset: str, change: Any) -> Any:
-        with patch.object(manifest, "update", real):
-            others.append(compaction.compact(dataset, LATER_NS))
-        return real(dataset, change)
+    def late(table: Any) -> Any:
+        commits.append(table)
+        if len(commits) == place + 1:
+            with patch.object(delta, "commit", real):
+                others.append(compaction.compact(growing.dataset, LATER_NS))
+        return real(table)
 
-    with patch.object(manifest, "update", late):
+    with patch.object(delta, "commit", late):
         first = compaction.compact(growing.dataset, LATER_NS)
-    assert len(others) == 1 + 2 and first.recordings + sum(one.recordings for one in others) == 2
-    assert contents(Path(growing.dataset)) == before and states(growing.dataset) == ["clean"]
+    assert others and first.recordings + others[0].recordings == 2
+    fleet("compact", growing.dataset)
+    assert contents(Path(growing.dataset)) == before and published(growing.dataset) == rows
+    assert not batches.read(growing.dataset).moved
 
 
-def test_of_two_changes_of_the_manifest_at_once_none_is_lost(tmp_path: Path) -> None:
-    batches = [
-        manifest.Batch(name=f"batch-1970-01-01T00-{n:010x}", state="clean", recordings=1, last_time_ns=n)
-        for n in range(40)
-    ]
-    real, left = store.put_new, list(batches)
-
-    def busy(content: bytes, url: str) -> bool:
-        if left:
-            batch = left.pop()
-            manifest.update(str(tmp_path), lambda every: [*every, batch])
-        return real(content, url)
-
-    with patch.object(store, "put_new", busy):
-        batch = left.pop()
-        manifest.update(str(tmp_path), lambda every: [*every, batch])
-    assert sorted(manifest.read(str(tmp_path)).batches, key=lambda one: one.last_time_ns) == batches
-    assert len(list((tmp_path / "_compacted").iterdir())) <= 10
+def test_commands_that_began_before_another_one_change_nothing(tmp_path: Path) -> None:
+    row = batches.Row("web-1", "web-1.1", 1, "{}")
+    old = batches.begin(str(tmp_path))
+    new = batches.begin(str(tmp_path))
+    assert batches.is_newest(str(tmp_path), new) and not batches.is_newest(str(tmp_path), old)
+    with pytest.raises(delta.ConflictError):
+        batches.add(old, "batch-1970-01-01T00-0123456789", [row])
+    batches.add(new, "batch-1970-01-01T00-9876543210", [row])
+    with pytest.raises(delta.ConflictError):
+        batches.drop(old, ["batch-1970-01-01T00-9876543210"])
+    assert [one.name for one in batches.read(str(tmp_path)).every] == ["batch-1970-01-01T00-9876543210"]
 
 
-def test_a_number_that_was_removed_as_old_is_not_written_again(tmp_path: Path) -> None:
-    """A slow command read the manifest long ago."""
-    dataset, real = str(tmp_path), store.put_new
-    batches = [
-        manifest.Batch(name=f"batch-1970-01-01T00-{n:010x}", state="clean", recordings=1, last_time_ns=n)
-        for n in range(30)
-    ]
+@pytest.mark.parametrize("command", ["compact", "prune"])
+@pytest.mark.parametrize("reader", ["report", "summarise"])
+def test_a_reader_that_others_overtake_begins_again(tmp_path: Path, reader: str, command: str) -> None:
+    growing = in_parts(tmp_path)
+    before, real = report(growing.dataset), summary.make
+    shutil.rmtree(Path(growing.dataset) / "_summary")
+    overtaken = []
 
-    def slow(content: bytes, url: str) -> bool:
-        with patch.object(store, "put_new", real):
-            while left := [one for one in batches[:-1] if one not in manifest.read(dataset).batches]:
-                manifest.update(dataset, lambda every, one=left[0]: [*every, one])  # type: ignore[misc]
-        return real(content, url)
+    def late(*given: Any) -> Any:
+        if not overtaken:
+            overtaken.append(real)
+            (compaction.compact if command == "compact" else pruning.prune)(growing.dataset, LATER_NS)
+        return real(*given)
 
-    with patch.object(store, "put_new", slow):
-        manifest.update(dataset, lambda every: [*every, batches[-1]])
-    assert set(manifest.read(dataset).batches) == set(batches)
+    with patch.object(summary, "make", late):
+        if reader == "report":
+            found = report(growing.dataset)
+        else:
+            run.summarise(growing.dataset)
+    if reader == "summarise":
+        found = report(growing.dataset)
+    assert overtaken and found.rpcs == (before.rpcs if command == "compact" else len(growing.rows())) > 0
+
+
+def test_compact_ends_quietly_if_prune_overtakes_it(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    real = compaction._merge
+
+    def late(*given: Any) -> None:
+        with patch.object(compaction, "_merge", real):
+            pruning.prune(growing.dataset, LATER_NS)
+        real(*given)
+
+    with patch.object(compaction, "_merge", late):
+        assert compaction.compact(growing.dataset, LATER_NS).recordings == 0
+    fleet("compact", growing.dataset)
+    assert len(published(growing.dataset)) == len(growing.rows()) == report(growing.dataset).rpcs
 
 
 def test_recordings_that_a_run_replaced_meanwhile_are_not_compacted(tmp_path: Path) -> None:
     growing = in_parts(tmp_path)
-    real = compaction._write
+    real = compaction._group
 
-    def replaced(*given: Any) -> None:
-        real(*given)
+    def replaced(*given: Any) -> Any:
         growing.analyze("--port", "50051")
+        return real(*given)
 
     before = len(growing.rows())
-    with patch.object(compaction, "_write", replaced):
+    with patch.object(compaction, "_group", replaced):
         assert compaction.compact(growing.dataset, LATER_NS).recordings == 0
     growing.analyze("--port", "50051")
     calls = [(row[0], row[2]) for row in growing.rows()]
@@ -244,10 +299,10 @@ def test_fetch_finds_a_recording_in_a_batch(tmp_path: Path) -> None:
     fleet("fetch", growing.dataset, "nobody", "-o", str(tmp_path / "none"), code=2)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"schema": "grpcdiag.fleet-manifest/9"}', b'{"batches": [{}]}'])
-def test_a_manifest_that_is_none_is_told(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}'])
+def test_a_table_that_is_none_is_told(tmp_path: Path, content: bytes) -> None:
     growing = in_parts(tmp_path, pieces=2)
-    (tmp_path / "dataset" / "_compacted").mkdir()
-    (tmp_path / "dataset" / "_compacted" / "000000000007.json").write_bytes(content)
-    told = fleet("report", growing.dataset, code=3)[1]
-    assert "000000000007.json" in told
+    log = tmp_path / "dataset" / "_compacted" / "_delta_log" / "00000000000000000000.json"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(content)
+    assert "_compacted" in fleet("report", growing.dataset, code=3)[1]

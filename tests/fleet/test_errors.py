@@ -159,7 +159,7 @@ def changed(made: Path, target: Path, **fields: Any) -> Path:
 
 
 def test_a_dataset_of_a_newer_version_is_not_misread(made: Path, captures: Path, tmp_path: Path) -> None:
-    newer = changed(made, tmp_path / "newer", schema="grpcdiag.fleet-recording/3", grpcdiag="9.0.0", rpcs={"many": 1})
+    newer = changed(made, tmp_path / "newer", schema="grpcdiag.fleet-recording/4", grpcdiag="9.0.0", rpcs={"many": 1})
     for arguments in (("report", str(newer)), ("analyze", str(captures), "-o", str(newer))):
         _, told = fleet(*arguments, code=3)
         assert "the dataset was written by grpcdiag 9.0.0" in told and "upgrade grpcdiag" in told

@@ -76,25 +76,24 @@ def test_a_head_has_no_credentials_of_its_dataset(monkeypatch: pytest.MonkeyPatc
         before=f"{base}/_series/web-1.1.state",
         files={},
         last=(),
-        open_files=(f"{base}/rpcs/hour=1/web-1.0.open.parquet",),
     )
     heads.write(base, head)
     assert b"swordfish" not in written[0] and b"://" not in written[0]
 
 
 HOSTILE = (
-    "../other/rpcs/{name}",
-    "rpcs/../../other/rpcs/{name}",
-    "rpcs/./../../other/rpcs/{name}",
-    "{other}/rpcs/{name}",
-    "file://{other}/rpcs/{name}",
-    "rpcs/x::file://{other}/rpcs/{name}",
-    "rpcs//{other}/rpcs/{name}",
-    "..\\\\other\\\\rpcs\\\\{name}",
-    "rpcs/\\u0000/{name}",
-    "rpcs/*/{name}",
-    "_series/{name}",
-    "rpcs/{name}/web-2.open.parquet",
+    "../other/_series/{name}",
+    "_series/../../other/_series/{name}",
+    "_series/./../../other/_series/{name}",
+    "{other}/_series/{name}",
+    "file://{other}/_series/{name}",
+    "_series/x::file://{other}/_series/{name}",
+    "_series//{other}/_series/{name}",
+    "..\\\\other\\\\_series\\\\{name}",
+    "_series/\\u0000/{name}",
+    "_series/*/{name}",
+    "rpcs/{name}",
+    "_series/{name}/web-2.state",
 )
 
 
@@ -102,14 +101,14 @@ HOSTILE = (
 def test_a_head_removes_nothing_else(tmp_path: Path, hostile: str) -> None:
     growing = two_parts(tmp_path)
     (path,) = (tmp_path / "dataset" / "_series").glob("*.json")
-    victim = tmp_path / "other" / "rpcs" / f"{path.stem}.open.parquet"
+    victim = tmp_path / "other" / "_series" / f"{path.stem}.0.state"
     victim.parent.mkdir(parents=True)
-    victim.write_bytes(b"rows")
+    victim.write_bytes(b"state")
     name = json.decode(f'"{hostile}"'.format(name=victim.name, other=tmp_path / "other"))
-    edit(path, open_files=[name])
+    edit(path, state=name)
     assert not heads.read(growing.dataset, [path.stem])
     finish(growing)
-    assert victim.read_bytes() == b"rows"
+    assert victim.read_bytes() == b"state"
 
 
 @pytest.mark.parametrize("change", [{"marker": "_recordings/web-2.0.json"}, {"state": "_series/web-2.state"}])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 pytest.importorskip("fsspec")
 from fleets import contents, fleet, markers
-from test_compact import in_parts, rows_of, states
+from test_compact import Killed, in_parts, kill, published, rows_of
 
+from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.dataset import catalog, compaction, pruning
 
@@ -83,15 +87,54 @@ def test_a_recording_without_a_head_is_not_read_again(tmp_path: Path) -> None:
     assert growing.planned().tasks
 
 
-def test_what_another_command_is_compacting_stays(tmp_path: Path) -> None:
+def test_a_dataset_without_recordings_is_still_one(tmp_path: Path) -> None:
     growing = in_parts(tmp_path)
-    present = catalog.read_contents(growing.dataset).present
-    final = compaction.list_final(compaction.find_heads(growing.dataset, present), present, LATER_NS)
-    compaction._prepare(growing.dataset, list(compaction._divide(final)))
-    assert pruning.prune(growing.dataset, LATER_NS).recordings == 0
-    fleet("compact", growing.dataset)
-    assert states(growing.dataset) == ["clean"]
-    assert pruning.prune(growing.dataset, LATER_NS).recordings == 3
+    fleet("prune", growing.dataset, "--older", "1d", "--finished")
+    assert not list((Path(growing.dataset) / "_summary").iterdir()) and not published(growing.dataset)
+    assert "all of it was pruned" in fleet("report", growing.dataset, code=3)[1]
+    assert "0 recordings before" in fleet("prune", growing.dataset, "--older", "1d")[1]
+    assert "0 recordings compacted" in fleet("compact", growing.dataset)[1]
+
+
+def test_old_parts_go_although_another_command_began_meanwhile(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path)
+    real, others = catalog.markers, []
+
+    def late(*given: Any) -> Any:
+        with patch.object(catalog, "markers", real):
+            if not others:
+                others.append(compaction.compact(growing.dataset, LATER_NS))
+        return real(*given)
+
+    with patch.object(catalog, "markers", late):
+        assert pruning.prune(growing.dataset, LATER_NS).recordings == others[0].recordings == 3
+    assert len(published(growing.dataset)) == len(contents(Path(growing.dataset))["rpcs"])
+    assert len(markers(Path(growing.dataset))) == 1
+
+
+def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path: Path) -> None:
+    growing = in_parts(tmp_path / "parts", pieces=4)
+    compaction.compact(growing.dataset, LATER_NS)
+    growing.add(3)
+    growing.analyze()
+    sizes = [len(published(growing.dataset))]
+    for place in range(100):
+        dataset = str(tmp_path / f"killed-{place}")
+        shutil.copytree(growing.dataset, dataset)
+        with kill(place):
+            try:
+                pruning.prune(dataset, LATER_NS)
+                break
+            except Killed:
+                pass
+        shutil.rmtree(Path(dataset) / "_summary")
+        sizes.append(report(dataset).rpcs)
+        published(dataset)  # all its files are there
+        run.compact(dataset)
+        assert len(published(dataset)) == len(contents(Path(dataset))["rpcs"]) == report(dataset).rpcs == sizes[-1]
+    else:
+        raise AssertionError("it never ended")
+    assert place >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == 3
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "1m", "1e3d", "٣d", "9999999w"])

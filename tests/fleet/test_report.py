@@ -301,6 +301,14 @@ def test_the_queries_of_the_page_run(both: Path, tmp_path: Path, number: int) ->
         assert rows and database.execute(query.replace("dataset/", f"{tmp_path}/compacted/")).fetchall() == rows
 
 
+@pytest.mark.parametrize("number", range(len(re.findall(r"```python\nimport", PAGE.read_text()))))
+def test_other_engines_read_the_tables(both: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    code = re.findall(r"```python\n(import .*?)```", PAGE.read_text(), re.DOTALL)[number]
+    exec(code.replace("dataset/", f"{both}/"), {})
+    shown = capsys.readouterr().out
+    assert "web-1" in shown and "db-1" in shown
+
+
 def test_what_fails_comes_first_with_its_hosts_and_its_beginning(tmp_path: Path) -> None:
     for number, name in enumerate(("rpc-errors.pcap", "rpc-errors.pcap", "impl-go.pcap")):
         (tmp_path / "captures" / f"web-{number}").mkdir(parents=True)

@@ -139,3 +139,25 @@ def test_states_have_no_values_of_header_fields_and_do_not_add_up(tmp_path: Path
     state = zlib.decompress(state_of(growing).read_bytes())
     assert b"content-type" not in state or b"application/grpc" not in state
     assert b"user-agent" in state and b"127.0.0.1:" not in state and b"application/grpc" not in state
+
+
+def test_states_that_no_head_names_are_removed(tmp_path: Path) -> None:
+    """Killed runs leave them."""
+    growing = Growing(tmp_path, "impl-go.pcap", 3)
+    growing.analyze_first(2)
+    folder = Path(growing.dataset) / "_series"
+    (head,) = folder.glob("*.json")
+    left = {name: folder / f"{name}.0-1.0123456789.state" for name in (head.stem, "other-eth0-0123456789")}
+    used = set(folder.glob("*.state"))
+    for path in left.values():
+        path.write_bytes(b"of a killed run")
+    growing.analyze()
+    assert set(folder.glob("*.state")) == used | set(left.values())  # nothing was to be done
+    growing.add(2)
+    growing.analyze()
+    assert not left[head.stem].exists() and left["other-eth0-0123456789"].exists()
+    fleet("summarise", growing.dataset, "--sweep")
+    assert not left["other-eth0-0123456789"].exists()
+    assert {path.name for path in folder.glob("*.state")} == {
+        Path(url).name for one in heads.read(growing.dataset, [head.stem]).values() for url in one.states
+    }
