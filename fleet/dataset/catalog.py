@@ -16,7 +16,8 @@ analyze the same recording write the same files, and files of a killed run are o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import MsgspecError, Struct, json
@@ -245,9 +246,16 @@ def markers_in(dataset: str, batch: str) -> list[Marker]:
     return [_marker(url, line) for line in store.read([url])[url].splitlines()]
 
 
-def has_series(dataset: str, batch: Batch, series: str) -> bool:
-    """Check whether a batch has rows of a series. Raises StoreError."""
-    return any(series_of(marker.recording) == series for marker in markers_in(dataset, batch.name))
+def read_batched(dataset: str, series: Collection[str]) -> dict[str, list[Marker]]:
+    """Read the markers of these series that are in batches, by series, the newest parts first. Raises StoreError."""
+    found: dict[str, list[Marker]] = defaultdict(list)
+    for batch in manifest.read(dataset).batches:
+        for marker in markers_in(dataset, batch.name) if batch.state != "prepared" else ():
+            if (name := series_of(marker.recording)) in series:
+                found[name].append(marker)
+    for those in found.values():
+        those.sort(key=lambda marker: place_of(marker.recording), reverse=True)
+    return dict(found)
 
 
 def find_marker(dataset: str, recording: str) -> Marker | None:
