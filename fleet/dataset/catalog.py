@@ -286,8 +286,16 @@ def _marker(url: str, content: bytes) -> Marker:
         raise store.StoreError(f"{url}: it is no marker of a dataset: its structure is {written.schema!r}")
     raise store.StoreError(
         f"{url}: the dataset was written by grpcdiag {written.grpcdiag}, whose structure {written.schema!r} "
-        "is not understood here: upgrade grpcdiag, or write another dataset"
+        f"is not understood here: {advise(written.schema, SCHEMA)}"
     )
+
+
+def advise(schema: str, known: str) -> str:
+    """Say what to do with a file of another structure than the one that is known: its number shows which is older."""
+    number = schema.rpartition("/")[2]
+    if number.isdecimal() and int(number) < int(known.rpartition("/")[2]):
+        return "it is older, so analyze the captures anew into another dataset"
+    return "upgrade grpcdiag, or write another dataset"
 
 
 def check(contents: Contents) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import contents, fleet, markers
+from fleets import contents
 from msgspec import json
 from test_parts import Growing, fleet_code, whole
 
@@ -123,14 +123,3 @@ def test_a_head_names_files_of_its_series_alone(tmp_path: Path, change: dict[str
 
 def edit(path: Path, **changes: Any) -> None:
     path.write_bytes(json.encode({**json.decode(path.read_bytes()), **changes}))
-
-
-def test_a_series_whose_head_has_urls_is_read_again(tmp_path: Path) -> None:
-    growing = two_parts(tmp_path / "parts")
-    (path,) = (Path(growing.dataset) / "_series").glob("*.json")
-    edit(path, schema="grpcdiag.fleet-series/1", marker=f"file://{growing.dataset}/_recordings/any.json")
-    growing.analyze()
-    finish(growing)
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
-    assert len(markers(Path(growing.dataset))) == 3
-    fleet("report", growing.dataset)
