@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import contents
+from growing import Growing, fleet_code, whole
 from msgspec import json
-from test_parts import Growing, fleet_code, whole
 
 from grpcdiag.fleet.dataset import heads
 from grpcdiag.fleet.recordings import store
@@ -20,9 +20,7 @@ from grpcdiag.fleet.recordings import store
 def two_parts(folder: Path) -> Growing:
     """A dataset of two of four files, with calls that are open at the end."""
     growing = Growing(folder, "impl-go.pcap", 4)
-    for number in range(2):
-        growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.analyze_first(2)
     assert list(Path(growing.dataset).rglob("*.open.parquet"))
     return growing
 

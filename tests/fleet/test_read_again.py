@@ -8,19 +8,12 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import fleet, markers
-from growing import Growing, fleet_code, state_of
+from growing import Growing, fleet_code, in_parts, state_of
 from support import recorded
 from test_parts import shift
 
 from grpcdiag.fleet.dataset import catalog
 from grpcdiag.fleet.recordings import store
-
-
-def in_parts(folder: Path, pieces: int = 5) -> Growing:
-    """A dataset with all but one of the files of a series, in as many parts."""
-    growing = Growing(folder, "impl-go.pcap", pieces)
-    growing.analyze_first(pieces - 1)
-    return growing
 
 
 def calls_of(growing: Growing) -> list[Any]:
