@@ -51,13 +51,15 @@ def plan_series(recording: Recording, head: Head | None, present: Mapping[str, C
         if not epochs:
             return _plan_whole(recording, present, wanted)
         return _plan_anew(recording, None, 1 + max(epochs), present, wanted)
-    new, others = _list_new_files(recording, head, wanted), head.options != wanted.options
-    if others or (new and wanted.keylog):  # decrypted connections cannot go on behind a state
-        if recording.id not in wanted.batched():
-            return _plan_anew(recording, head, head.next_epoch, present, wanted)
-        if others:
-            reason = "rows of it are in batches, which are not read again with other options"
-            return _refuse_series(recording, reason)
+    new = _list_new_files(recording, head, wanted)
+    if head.options != wanted.options:
+        if recording.id in wanted.batched():
+            return _refuse_series(recording, "rows of it are in batches, which are not read again with other options")
+        return _plan_anew(recording, head, head.next_epoch, present, wanted)
+    finished = head.files.keys() - set(head.last)  # by `compact` or `prune`: these are not read again
+    is_open = head.last and finished.isdisjoint(file.named for file in recording.files)
+    if new and wanted.keylog and is_open:  # decrypted connections cannot go on behind a state
+        return _plan_anew(recording, head, head.next_epoch, present, wanted)
     return _plan_new_files(recording, new, head, wanted)
 
 
