@@ -121,7 +121,7 @@ def _plan_new_files(recording: Recording, new: Sequence[File], head: Head, wante
 
 
 def _refuse(early: Sequence[File], head: Head, but: Collection[str] = ()) -> tuple[LeftOut, ...]:
-    behind = "it changed after files behind it were analyzed: its first rows stay"
+    behind = "it changed after files behind it were analyzed: it is not read again"
     closed = "it changed after its recording was finished: it is not read again"
     gone = "it grew after it was analyzed together with files that are gone: its first rows stay"
     changed = [file.named for file in early if file.named in head.files and file.named not in but]
