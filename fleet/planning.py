@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .dataset import catalog
-from .dataset.catalog import Committed, LeftOut
+from .dataset.catalog import Committed, LeftOut, Marker
 from .dataset.heads import Head, Part, version_of
 from .engines.task import Task
 from .recordings import feeding
@@ -24,9 +24,9 @@ class Wanted(Struct, frozen=True):
     retry: bool = False
     """Whether files that could not be read are tried again, although they did not change."""
     number: int = 0
-    """Number of the dataset's batches."""
-    in_batches: frozenset[str] = frozenset()
-    """Series that have rows in batches, where series may have to be analyzed again."""
+    """Number of the dataset's batches, where series may have to be analyzed again."""
+    batched: Callable[[], Mapping[str, Sequence[Marker]]] = dict
+    """Reads the markers that are in batches, by series; asked for once, if any series needs them."""
 
     @property
     def options(self) -> str:
@@ -45,14 +45,26 @@ class Step(Struct, frozen=True):
 def plan_series(recording: Recording, head: Head | None, present: Mapping[str, Committed], wanted: Wanted) -> Step:
     """Decide about a series. `present` are those of its parts that are in the dataset. Raises StoreError."""
     if head is None:  # one that is lost or cannot be used leaves its parts
+        if recording.id in wanted.batched():
+            return _refuse_series(recording, "its head in _series is gone, and rows of it are in batches")
         epochs = [catalog.place_of(one)[0] for one in present if one != recording.id]
         if not epochs:
             return _plan_whole(recording, present, wanted)
         return _plan_anew(recording, None, 1 + max(epochs), present, wanted)
     new = _list_new_files(recording, head, wanted)
-    if head.options != wanted.options or (new and wanted.keylog):  # decrypted connections cannot go on behind a state
+    if head.options != wanted.options:
+        if recording.id in wanted.batched():
+            return _refuse_series(recording, "rows of it are in batches, which are not read again with other options")
+        return _plan_anew(recording, head, head.next_epoch, present, wanted)
+    finished = head.files.keys() - set(head.last)  # by `compact` or `prune`: these are not read again
+    is_open = head.last and finished.isdisjoint(file.named for file in recording.files)
+    if new and wanted.keylog and is_open:  # decrypted connections cannot go on behind a state
         return _plan_anew(recording, head, head.next_epoch, present, wanted)
     return _plan_new_files(recording, new, head, wanted)
+
+
+def _refuse_series(recording: Recording, reason: str) -> Step:
+    return Step(None, (LeftOut(recording.host, f"{reason}: use another dataset"),))
 
 
 def _plan_whole(recording: Recording, present: Mapping[str, Committed], wanted: Wanted) -> Step:
@@ -68,9 +80,6 @@ def _plan_anew(
     recording: Recording, head: Head | None, epoch: int, present: Mapping[str, Committed], wanted: Wanted
 ) -> Step:
     """Analyze all files of a series again, in place of the parts that have any of them. Raises StoreError."""
-    if recording.id in wanted.in_batches:
-        reason = "rows of it are in batches, which are not read again with other options: use another dataset"
-        return Step(None, (LeftOut(recording.host, reason),))
     names = {file.named for file in recording.files}
     parts = [one for one in present.values() if not catalog.is_pruned(one)]
     older = tuple(one.url for one in parts if names & set(catalog.markers([one])[0].files))
@@ -94,6 +103,8 @@ def _plan_new_files(recording: Recording, new: Sequence[File], head: Head, wante
         return Step(_redo(recording, [*last, *behind], head, wanted), _refuse(early, head, head.last))
     refused = _refuse(early, head)
     if behind:
+        if wanted.keylog and last and len(last) == len(head.last):
+            return Step(_redo(recording, [*last, *behind], head, wanted), refused)
         part = head.part.successor if head.state else Part(recording.id, head.next_epoch)
         return Step(_make_task(recording, behind, part, head, (), wanted), refused)
     if again:
@@ -110,10 +121,12 @@ def _plan_new_files(recording: Recording, new: Sequence[File], head: Head, wante
 
 
 def _refuse(early: Sequence[File], head: Head, but: Collection[str] = ()) -> tuple[LeftOut, ...]:
-    behind = "it changed after files behind it were analyzed: its first rows stay"
+    behind = "it changed after files behind it were analyzed: it is not read again"
+    closed = "it changed after its recording was finished: it is not read again"
     gone = "it grew after it was analyzed together with files that are gone: its first rows stay"
     changed = [file.named for file in early if file.named in head.files and file.named not in but]
-    return tuple(LeftOut(name, gone if name in head.last else behind) for name in changed)
+    other = behind if head.last else closed
+    return tuple(LeftOut(name, gone if name in head.last else other) for name in changed)
 
 
 def _redo(recording: Recording, files: Sequence[File], head: Head, wanted: Wanted) -> Task:
@@ -140,27 +153,33 @@ def _divide(
     # a known file that begins with the last packet is the same file, and has grown
     early = [file for file in ordered if times[file.named] < head.last_time_ns + (file.named in head.files)]
     changed = {file.named: times[file.named] for file in early if file.named in head.files}
-    again = _list_reused(recording.id, changed, wanted.dataset) if changed else ()
+    again = _list_reused(recording.id, changed, wanted) if changed else ()
     behind = [file for file in ordered if file not in early]
     return behind, [file for file in early if file.named not in again], [one for one in early if one.named in again]
 
 
-def _list_reused(series: str, times: Mapping[str, int], dataset: str) -> set[str]:
-    """List the files whose first packets are not in the parts that have files of these names. Raises StoreError.
+def _list_reused(series: str, times: Mapping[str, int], wanted: Wanted) -> set[str]:
+    """List the files whose first packets are not in the newest parts that have files of these names.
 
-    Parts that were pruned, or are in batches, are of files that were complete.
+    A file that is in no part that is left is not listed: it may be an old one that has grown. Raises StoreError.
     """
-    reused, left = set(), dict(times)
-    for part in catalog.parts_of(dataset, series):
-        if not left:
-            break
-        (marker,) = catalog.markers([part])
+    reused, left = set(), {name: time for name, time in times.items() if time > 0}
+    for marker in _read_parts(series, wanted) if left else ():
         first, last = marker.first_time_ns, marker.last_time_ns
         for name in left.keys() & set(marker.files):
             time = left.pop(name)
-            if time > 0 and (first is None or last is None or not first <= time <= last):
+            if first is None or last is None or not first <= time <= last:
                 reused.add(name)
-    return reused | {name for name, time in left.items() if time > 0}
+        if not left:
+            break
+    return reused
+
+
+def _read_parts(series: str, wanted: Wanted) -> Iterator[Marker]:
+    """Read the markers of a series, the newest first; those in batches have older packets. Raises StoreError."""
+    for part in catalog.parts_of(wanted.dataset, series):
+        yield from catalog.markers([part])
+    yield from wanted.batched().get(series, ())
 
 
 def _sidecar_version(recording: Recording) -> str:

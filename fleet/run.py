@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True):
     dataset: str
     keylog: File | None = None
     complete: int = 0
-    """Number of recordings without new files."""
+    """Number of recordings without new files, and without such as are refused."""
     left_out: dict[str, tuple[LeftOut, ...]] = {}
     """Files of these and folders that were skipped, by host; those of folders without one."""
     is_shard: bool = False
@@ -85,8 +85,10 @@ def plan(
     series = recordings(found, layout)
     if shard:
         series = tuple(one for one in series if int(digest(one.id), 16) % shard[1] == shard[0])
-    known = heads.read(target, [one.id for one in series])
-    wanted = planning.Wanted(target, tuple(ports), secrets, retry)
+    names = frozenset(one.id for one in series)
+    known = heads.read(target, names)
+    batched = cache(lambda: catalog.read_batched(target, names))
+    wanted = planning.Wanted(target, tuple(ports), secrets, retry, batched=batched)
     # the names of all recordings are needed for those that no run of this version has analyzed
     is_told = all(one.id in known and known[one.id].options == wanted.options for one in series)
     present: dict[str, Committed] = {}
@@ -94,11 +96,7 @@ def plan(
         contents = catalog.read_contents(target)
         catalog.check(contents)
         present = {**catalog.list_pruned(target), **contents.present}
-        wanted = replace(wanted, number=contents.number, in_batches=catalog.list_moved_series(target))
-        if contents.batches and not heads.exist(target):
-            raise store.StoreError(
-                f"{target}: _series is gone, so files of its batches would be analyzed again", target
-            )
+        wanted = replace(wanted, number=contents.number)
     parts: dict[str, dict[str, Committed]] = defaultdict(dict)
     for recording, marker in present.items():
         parts[catalog.series_of(recording)][recording] = marker
@@ -117,7 +115,7 @@ def plan(
         tuple(present[one] for one in done if one in present and one not in known),
         target,
         secrets,
-        len(done),
+        sum(not steps[one].left_out for one in done),
         left_out | ({"": tuple(unreadable)} if unreadable else {}),
         shard is not None,
     )

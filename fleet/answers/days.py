@@ -22,57 +22,88 @@ class Slower(Struct, frozen=True, kw_only=True):
     after_ns: int
     pair: str
     """The pair of hosts with most of the additional time."""
-    cause: str
-    """The cause that grew most."""
+    share: float
+    """Its share of that; more than 1 where other pairs got faster, 0 where RPCs only moved to slow pairs."""
+    cause: str | None
+    """The cause that grew most; None if none grew."""
     since: Since | None
     """When it began, if it did at a single moment of these two days."""
 
 
 def find_slower(database: Any, method: str) -> Slower | None:
     """Find the method with most additional time; `method` is its SQL expression. None if none is much slower."""
-    database.execute(f"""
-        CREATE TEMP TABLE days AS
-        WITH recent AS (
-            SELECT {method} AS name, pair, slot_time_ns AS slot, sum(rpcs)::BIGINT AS rpcs, {sums.budget()} AS budget,
-                   total_ns(duration_ns) AS ns
-            FROM t WHERE slot_time_ns > (SELECT max(slot_time_ns) FROM t) - 2 * {DAY_NS} GROUP BY ALL
-        )
-        -- times of day that only one of the days has would compare peaks with nights
-        SELECT *, slot > (SELECT max(slot) FROM recent) - {DAY_NS} AS is_after FROM recent r
-        WHERE EXISTS (FROM recent o WHERE o.name = r.name AND abs(o.slot - r.slot) = {DAY_NS})""")
-    mean = "sum(ns) FILTER ({0}) / sum(rpcs) FILTER ({0})"
-    before, after = mean.format("NOT is_after"), mean.format("is_after")
+    _create_days(database, method)
+    before, after = "sum(ns_before) // sum(rpcs_before)", "sum(ns) // sum(rpcs)"
     found = database.execute(f"""
-        SELECT name, ({before})::BIGINT, ({after})::BIGINT FROM days GROUP BY name
-        HAVING least(sum(rpcs) FILTER (is_after), sum(rpcs) FILTER (NOT is_after)) >= {LEAST_RPCS}
-           AND {after} >= {FACTOR} * greatest({before}, 1)
-        ORDER BY ({after} - {before}) * sum(rpcs) FILTER (is_after) DESC, name LIMIT 1""").fetchone()
+        SELECT name, {before}, {after}, ({after} - {before}) * sum(rpcs) AS more FROM days GROUP BY name
+        HAVING least(sum(rpcs), sum(rpcs_before)) >= {LEAST_RPCS}
+           AND {after} >= {FACTOR}::DOUBLE * greatest({before}, 1)
+        ORDER BY more DESC, name LIMIT 1""").fetchone()
     if found is None:
         return None
-    name, before_ns, after_ns = found
-    (pair,) = database.execute(
-        f"SELECT pair FROM days WHERE name = ? GROUP BY pair "
-        f"ORDER BY coalesce(sum(ns - {before_ns}::HUGEINT * rpcs) FILTER (is_after), 0) DESC, pair LIMIT 1",
+    name, before_ns, after_ns, more_ns = found
+    # budgets and pairs of one method alone: those of all would be many
+    database.execute(
+        f"""CREATE TEMP TABLE slower AS
+            SELECT pair, slot, is_after, rpcs, duration_ns, budget
+            FROM (FROM t WHERE {method} = $1) t
+            JOIN (SELECT slot - unnest([0, {DAY_NS}]) AS slot, unnest([true, false]) AS is_after
+                  FROM days WHERE name = $1) d ON d.slot = t.slot_time_ns""",
         [name],
-    ).fetchone()
+    )
+    pair, more_of_pair_ns = _find_pair(database, before_ns)
     columns = f"slot, sum(rpcs)::BIGINT, {sums.budget()}, is_after"
-    query = f"SELECT {columns} FROM days WHERE name = ? GROUP BY ALL ORDER BY slot"
-    history = database.execute(query, [name]).fetchall()
+    history = database.execute(f"SELECT {columns} FROM slower GROUP BY ALL ORDER BY slot").fetchall()
+    began = since([row[:3] for row in history])
     return Slower(
         method=name,
         before_ns=before_ns,
         after_ns=after_ns,
         pair=pair,
+        share=more_of_pair_ns / more_ns,
         cause=_find_cause(history),
-        since=since([row[:3] for row in history]),
+        since=began if began and began.after_ns > began.before_ns else None,
     )
 
 
-def _find_cause(history: list[tuple[Any, ...]]) -> str:
-    """Find the cause whose time per RPC grew most."""
+def _create_days(database: Any, method: str) -> None:
+    """Create a table with the intervals of each method's last day, and those a day before them.
+
+    Times of day that only one of the days has are left out: they would compare peaks with nights. A method's last day
+    ends where it has `LEAST_RPCS` such RPCs, so that a few of a host whose clock is days ahead do not move it.
+    """
+    database.execute(f"""
+        CREATE TEMP TABLE days AS
+        WITH slots AS (  -- wide integers: times of hostile captures differ by more than 64 bits
+            SELECT {method} AS name, slot_time_ns::HUGEINT AS slot, sum(rpcs)::HUGEINT AS rpcs,
+                   total_ns(duration_ns)::HUGEINT AS ns
+            FROM t GROUP BY ALL
+        ), twice AS (
+            SELECT a.*, b.rpcs AS rpcs_before, b.ns AS ns_before,
+                   sum(a.rpcs) OVER (PARTITION BY a.name ORDER BY a.slot DESC) AS later
+            FROM slots a JOIN slots b ON b.name = a.name AND b.slot = a.slot - {DAY_NS}
+        )
+        SELECT *, max(slot) FILTER (later >= {LEAST_RPCS}) OVER (PARTITION BY name) AS last FROM twice
+        QUALIFY slot <= last AND slot > last - {DAY_NS}""")
+
+
+def _find_pair(database: Any, before_ns: int) -> tuple[str, int]:
+    """Find the pair of hosts whose own time grew most, and by how much; a new pair grew from the method's mean."""
+    row = database.execute(f"""
+        SELECT pair, coalesce(sum(rpcs) FILTER (is_after), 0)::HUGEINT AS rpcs_after,
+               coalesce(sum(duration_ns) FILTER (is_after), 0)::HUGEINT - rpcs_after * coalesce(
+                   sum(duration_ns) FILTER (NOT is_after) // sum(rpcs) FILTER (NOT is_after), {before_ns}) AS more
+        FROM slower GROUP BY pair ORDER BY more DESC, pair LIMIT 1""").fetchone()
+    return row[0], row[2]
+
+
+def _find_cause(history: list[tuple[Any, ...]]) -> str | None:
+    """Find the cause whose time per RPC grew most; None if none grew."""
 
     def mean(cause: str, *, after: bool) -> float:
         rows = [row for row in history if row[3] == after]
         return float(sum(row[2][cause] or 0 for row in rows) / max(sum(row[1] for row in rows), 1))
 
-    return max(CAUSES, key=lambda cause: mean(cause, after=True) - mean(cause, after=False))
+    grown = {cause: mean(cause, after=True) - mean(cause, after=False) for cause in CAUSES}
+    most = max(grown, key=grown.__getitem__)
+    return most if grown[most] > 0 else None

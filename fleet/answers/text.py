@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .losses import Cause, Loser
 
 _MUCH = 0.05
-"""Least share of RPC time for a cause to be named (heuristic: smaller parts matter little)."""
+"""Least share of RPC time for a cause or a pair of hosts to be named (heuristic: smaller parts matter little)."""
 
 OWN = ("client", "server", "network")
 """Causes that no setting changes."""
@@ -86,10 +86,12 @@ def _say_what_fails(failing: Failing) -> str:
 def _say_what_got_slower(slower: Slower) -> str:
     times = slower.after_ns / max(slower.before_ns, 1)
     when = f", since {moment(slower.since.time_ns)} UTC" if slower.since else ""
+    cause = f" {slower.cause} grew most." if slower.cause else ""
+    share = "Most" if slower.share > 0.5 else f"{slower.share:.0%}"
+    where = f" {share} of the additional time is on {slower.pair}." if slower.share >= _MUCH else ""
     return (
         f"{slower.method}: {duration(slower.after_ns)} per RPC, {times:.1f} x as long as a day before"
-        f" ({duration(slower.before_ns)}){when}. "
-        f"{slower.cause} grew most. Most of the additional time is on {slower.pair}."
+        f" ({duration(slower.before_ns)}){when}.{cause}{where}"
     )
 
 

@@ -15,7 +15,8 @@ analyze the same recording write the same files, and files of a killed run are o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -260,11 +261,16 @@ def markers_in(dataset: str, some: Iterable[Batch]) -> dict[str, list[Marker]]:
     return {name: [_marker(row.stem, row.marker.encode()) for row in rows] for name, rows in found.items()}
 
 
-def list_moved_series(dataset: str) -> frozenset[str]:
-    """List the series that have rows in batches. Raises StoreError."""
-    table = delta.read(dataset, batches.FOLDER)
-    rows = batches.read_rows(table, [batch.name for batch in batches.look(table).every]) if table else {}
-    return frozenset(series_of(row.recording) for some in rows.values() for row in some)
+def read_batched(dataset: str, series: Collection[str]) -> dict[str, list[Marker]]:
+    """Read the markers of these series that are in batches, by series, the newest parts first. Raises StoreError."""
+    found: dict[str, list[Marker]] = defaultdict(list)
+    for those in markers_in(dataset, batches.read(dataset).every).values():
+        for marker in those:
+            if (name := series_of(marker.recording)) in series:
+                found[name].append(marker)
+    for those in found.values():
+        those.sort(key=lambda marker: place_of(marker.recording), reverse=True)
+    return dict(found)
 
 
 def find_marker(dataset: str, recording: str) -> Marker | None:
@@ -294,8 +300,16 @@ def _marker(url: str, content: bytes) -> Marker:
         raise store.StoreError(f"{url}: it is no marker of a dataset: its structure is {written.schema!r}")
     raise store.StoreError(
         f"{url}: the dataset was written by grpcdiag {written.grpcdiag}, whose structure {written.schema!r} "
-        "is not understood here: upgrade grpcdiag, or write another dataset"
+        f"is not understood here: {advise(written.schema, SCHEMA)}"
     )
+
+
+def advise(schema: str, known: str) -> str:
+    """Say what to do with a file of another structure than the one that is known: its number shows which is older."""
+    number = schema.rpartition("/")[2]
+    if number.isdecimal() and int(number) < int(known.rpartition("/")[2]):
+        return "it is older, so analyze the captures anew into another dataset"
+    return "upgrade grpcdiag, or write another dataset"
 
 
 def check(contents: Contents) -> None:

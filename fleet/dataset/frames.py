@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.tables import Ints, Rpcs, Tables, Waits
+from ...analyzer.tables.grouping import take_rows
 from ...reports.tables import rows
 from ...reports.tables.frame import Column, Frame, Lists, Numbers, Texts, number_texts
 from .packet_marks import Marks
@@ -115,7 +115,7 @@ def _drop_unused(column: Texts) -> Texts:
     """Drop texts of other rows: each hour's file would cost those of all hours."""
     if len(column.texts) <= len(column):
         return column
-    used, codes = np.unique(np.minimum(column.codes, len(column.texts)), return_inverse=True)
+    used, codes = np.unique(column.clip(), return_inverse=True)
     # a number without a text is null, and so is the text None
     texts = [column.texts[number] if number < len(column.texts) else None for number in used.tolist()]
     return replace(column, codes=codes.astype(np.uint32), texts=texts)
@@ -147,25 +147,18 @@ def _rpcs(tables: Tables, at: Ints) -> Iterator[Frame]:
     r = tables.rpcs
     at = at[np.lexsort((r.stream[at], r.start_time_ns[at], r.connection[at]))]
     for some in _some(at):
-        deadlines = np.full(len(some), -1, dtype=np.int64)
-        known = some < len(tables.deadlines)
-        deadlines[known] = tables.deadlines[some[known]]
-        part = Rpcs(**_columns(r, some))
-        yield rows.rpcs(replace(tables, rpcs=part, deadlines=deadlines), tables.rpc_budgets[some])
+        part = replace(tables, rpcs=take_rows(r, some), deadlines=tables.deadlines[some])
+        yield rows.rpcs(part, tables.rpc_budgets[some])
 
 
 def _waits(tables: Tables, at: Ints) -> Iterator[Frame]:
     for some in _some(at):
-        yield rows.waits(replace(tables, waits=Waits(**_columns(tables.waits, some))))
+        yield rows.waits(replace(tables, waits=take_rows(tables.waits, some)))
 
 
 def _some(at: Ints) -> Iterator[Ints]:
     for begin in range(0, len(at), AT_ONCE):
         yield at[begin : begin + AT_ONCE]
-
-
-def _columns(table: Any, at: Ints) -> Mapping[str, npt.NDArray[Any]]:
-    return {name: getattr(table, name)[at] for name in table.__struct_fields__}
 
 
 def findings(analysis: Analysis) -> Frame:

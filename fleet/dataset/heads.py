@@ -24,12 +24,10 @@ from ...interruption import scratch
 from ..recordings import store
 from ..recordings.credentials import without_credentials
 from ..recordings.series import File
-from .catalog import MARKERS, LeftOut, series_of
+from .catalog import MARKERS, LeftOut, advise, series_of
 
 FOLDER = "_series"
 SCHEMA = "grpcdiag.fleet-series/2"
-_WITH_URLS = "grpcdiag.fleet-series/1"
-"""Such heads have URLs in place of names, and are not used."""
 MOST_STATE_BYTES = 256 << 20
 """Most bytes of a state: a larger one is neither written nor read (heuristic: 32,768 connections of 8 kB)."""
 MOST_EXPANSION = 64
@@ -112,11 +110,6 @@ def read(dataset: str, series: Iterable[str]) -> dict[str, Head]:
     return found
 
 
-def exist(dataset: str) -> bool:
-    """Check whether any series has a head. Raises StoreError."""
-    return any(url.endswith(".json") for url in store.names(url_of(dataset, "")))
-
-
 class _Written(Struct, frozen=True):
     """The property of heads of all versions."""
 
@@ -130,9 +123,9 @@ def _decode(dataset: str, url: str, content: bytes) -> Head | None:
         head = json.decode(content, type=Head) if schema == SCHEMA else None
     except (MsgspecError, UnicodeDecodeError) as error:
         raise store.StoreError(f"{url}: it is no head of a series: {error}") from None
-    if schema not in (SCHEMA, _WITH_URLS):
-        raise store.StoreError(f"{url}: its structure {schema!r} is not understood: upgrade grpcdiag")
-    if head is None or f"{head.part.series}.json" != url.rpartition("/")[2] or not _names_own_files(head):
+    if head is None:
+        raise store.StoreError(f"{url}: its structure {schema!r} is not understood: {advise(schema, SCHEMA)}")
+    if f"{head.part.series}.json" != url.rpartition("/")[2] or not _names_own_files(head):
         return None
     base = dataset.rstrip("/")
     return replace(

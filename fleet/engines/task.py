@@ -139,7 +139,9 @@ def _commit(task: Task, read: _Read, marker: Marker) -> None:
     ends = not leaves or (read.is_decrypted and not (before or task.state or task.keylog))
     if leaves and not ends and read.state and leaves.part.id == marker.recording:
         state = heads.write_state(task.dataset, f"{marker.recording}.{marker.version}", read.state)
-    left = catalog.markers_of(task.dataset, marker.recording)
+    # each listing is of all recordings: what a first part replaces was listed once for all when it was planned
+    is_first = not before and catalog.place_of(marker.recording) == (0, 0)
+    left = [] if is_first else catalog.markers_of(task.dataset, marker.recording)
     left += catalog.markers_of(task.dataset, task.last) if task.last else []
     url = catalog.commit(task.dataset, marker, (*task.older, *left), task.last, task.number)
     if not leaves or ends:

@@ -109,12 +109,16 @@ class Texts(Column, frozen=True, eq=False):
     def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
         """Tell which cells have a text that is chosen, given one answer for each text."""
         answers = np.append(np.asarray(chosen, bool), False)  # the last one is for numbers without a text
-        return np.asarray(answers[np.minimum(self.codes, len(self.texts))])
+        return np.asarray(answers[self.clip()])
 
     def sort_keys(self) -> tuple[Array, ...]:
         ranks = {text: rank for rank, text in enumerate(sorted({text for text in self.texts if text is not None}))}
         by_code = np.array([ranks.get(text, 0) for text in (*self.texts, None)])  # type: ignore[arg-type]
-        return (by_code[np.minimum(self.codes, len(self.texts))],)
+        return (by_code[self.clip()],)
+
+    def clip(self) -> npt.NDArray[np.int64]:
+        """Give the codes with the number of texts for each that has none: narrow codes cannot hold the number 256."""
+        return np.minimum(self.codes.astype(np.int64), len(self.texts))
 
     def to_list(self) -> list[str | None]:
         texts = [*self.texts, None]

@@ -158,6 +158,15 @@ def test_sort(sort: str) -> None:
     assert [*map(value, jsonl("rpcs", ERRORS, "--sort", sort, "--limit", "7"))] == expected[:7]
 
 
+@pytest.mark.parametrize("form", [(), ("--format", "csv")])
+def test_frames_are_sorted_by_type(form: tuple[str, ...]) -> None:
+    """Types are all 256 numbers of one byte."""
+    lines = run_here(
+        "frames", recorded(ERRORS), "--columns", "type", "--sort", "type", "--limit", "0", *form
+    ).text.split()[1:]
+    assert len(set(lines)) > 3 and lines == sorted(lines)
+
+
 def test_worst() -> None:
     longest = sorted((row["duration_ns"] for row in rows("rpcs", ERRORS)), reverse=True)[:5]
     assert [row["duration_ns"] for row in jsonl("rpcs", ERRORS, "--worst", "5")] == longest

@@ -49,6 +49,13 @@ class Growing:
             return sorted(database.execute(f"SELECT {columns} FROM {files}").fetchall(), key=repr)
 
 
+def in_parts(folder: Path, pieces: int = 5) -> Growing:
+    """A dataset with all but one of the files of a series, in as many parts."""
+    growing = Growing(folder, "impl-go.pcap", pieces)
+    growing.analyze_first(pieces - 1)
+    return growing
+
+
 def whole(folder: Path, name: str) -> list[Any]:
     """The rows of a capture that is one file."""
     one = Growing(folder, name, 1)

@@ -18,7 +18,7 @@ from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.fleet.dataset import sums
+from grpcdiag.fleet.dataset import catalog, sums
 
 
 def ran(dataset: Path) -> dict[str, float]:
@@ -246,3 +246,11 @@ def test_the_database_for_sums_stays_open_until_an_error() -> None:
         assert second is not first
     with sums.connect_for_few() as third:
         assert third is second
+
+
+def test_first_recordings_of_hosts_are_not_each_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing names all recordings, so one for each would be quadratic."""
+    sources = many(tmp_path / "captures", 3)
+    monkeypatch.delattr(catalog, "markers_of")
+    fleet("analyze", str(sources), "-o", str(tmp_path / "dataset"))
+    assert len(catalog.committed(str(tmp_path / "dataset"))) == 3

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from deltalake import DeltaTable
 from fleets import contents, download, fleet, many, markers, s3, upload
+from growing import Growing, fleet_code, in_parts, whole
 from msgspec.structs import replace
-from test_parts import Growing, fleet_code, whole
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
@@ -30,15 +30,6 @@ from grpcdiag.reports.tables import writing
 from grpcdiag.reports.tables.frame import Frame, Numbers
 
 LATER_NS = 4_000_000_000 * 10**9
-
-
-def in_parts(folder: Path, name: str = "impl-go.pcap", pieces: int = 5) -> Growing:
-    """A dataset with all but one of the files of a series."""
-    growing = Growing(folder, name, pieces)
-    for number in range(pieces - 1):
-        growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
-    return growing
 
 
 def rows_of(dataset: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 pytest.importorskip("fsspec")
 import duckdb
 
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fleet.answers import html
+from grpcdiag.fleet.answers.days import DAY_NS, Slower, _find_cause, find_slower
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.answers.terminal import render
-from grpcdiag.fleet.dataset import catalog, summary
+from grpcdiag.fleet.answers.text import _say_what_got_slower
+from grpcdiag.fleet.dataset import catalog, summary, sums
 
 METHOD = "/shop.v1.Users/List1"
 BEGIN_NS = 1_782_900_000_000_000_000
@@ -43,7 +47,10 @@ def test_a_method_that_got_slower_is_told_with_its_hosts_and_its_cause(tmp_path:
     found = report(two_days(tmp_path, ">="), 1)
     told = found.answers.slower or ""
     assert told.startswith(f"{METHOD}: ") and "x as long as a day before" in told
-    assert ", since 2026-07-01 10:00 UTC. server grew most." in told and "on host-0002 -> " in told
+    assert (
+        ", since 2026-07-01 10:00 UTC. server grew most." in told
+        and "20% of the additional time is on host-0002 -> " in told
+    )
     assert told[:30] in render(found, width=200) and told[:30] in html.render(found)
 
 
@@ -56,3 +63,78 @@ def test_times_that_one_day_lacks_are_not_compared(tmp_path: Path) -> None:
     """The synthetic hour has one slow half, which is not the other half's day before."""
     rows(tmp_path / "dataset", 4_000, recordings=4)
     assert report(str(tmp_path / "dataset")).answers.slower is None
+
+
+MS = 1_000_000
+DAYS = [(day, slot) for day in (0, 1) for slot in range(288)]
+
+
+def compare(rows: Iterable[tuple[str, str, int, int, int]]) -> Slower | None:
+    """Find the slower method in rows of method, pair, time, RPCs, and time per RPC, all of it the server's."""
+    budget = sums.budget("if('{cause}' = 'server', ns, 0)::BIGINT")
+    with sums.connect() as database:
+        database.execute(
+            f"""CREATE TABLE t AS SELECT method, pair, slot_time_ns, rpcs, ns AS duration_ns, {budget} AS budget
+                FROM (SELECT unnest($1) AS method, unnest($2) AS pair, unnest($3)::BIGINT AS slot_time_ns,
+                             unnest($4)::BIGINT AS rpcs, rpcs * unnest($5)::BIGINT AS ns)""",
+            [list(column) for column in zip(*rows, strict=True)],
+        )
+        return find_slower(database, "method")
+
+
+def at(day: int, slot: int) -> int:
+    return BEGIN_NS + day * DAY_NS + slot * sums.SLOT_NS
+
+
+def test_the_pair_that_grew_is_named_not_the_one_that_is_always_slow() -> None:
+    near = [("List", "near -> b", at(day, slot), 1000, (1 + 9 * day) * MS) for day, slot in DAYS]
+    far = [("List", "far -> b", at(day, slot), 100, 100 * MS) for day, slot in DAYS]
+    found = compare([*near, *far])
+    assert found and (found.pair, found.cause) == ("near -> b", "server") and found.share == pytest.approx(1)
+    assert (found.before_ns, found.after_ns) == (10 * MS, 200 * MS // 11)
+
+
+def test_a_new_pair_is_compared_with_the_method() -> None:
+    old = [("List", "old -> b", at(day, slot), 100, 10 * MS) for day, slot in DAYS]
+    new = [("List", "new -> b", at(1, slot), 100, 90 * MS) for slot in range(288)]
+    found = compare([*old, *new])
+    assert found and found.pair == "new -> b"
+
+
+def test_pairs_that_did_not_grow_are_not_named() -> None:
+    """More RPCs are on the slow one; no pair has become slower."""
+    found = compare(
+        ("List", f"{host} -> b", at(day, slot), 100 + 900 * (day == slow), (1 + 99 * slow) * MS)
+        for host, slow in (("near", 0), ("far", 1))
+        for day, slot in DAYS
+    )
+    assert found and found.share == 0 and found.pair not in _say_what_got_slower(found)
+
+
+def test_the_share_of_a_pair_is_said() -> None:
+    """Three pairs grew alike."""
+    hosts = [(host, *one) for host in "xyz" for one in DAYS]
+    found = compare(("List", f"{host} -> b", at(day, slot), 100, (1 + day) * MS) for host, day, slot in hosts)
+    assert found and "33% of the additional time is on x -> b" in _say_what_got_slower(found)
+
+
+def test_a_method_that_became_faster_at_last_did_not_get_slower_then() -> None:
+    times = {0: [10] * 288, 1: [20] * 216 + [0] * 72}
+    found = compare(("List", "a -> b", at(day, slot), 100, times[day][slot] * MS) for day, slot in DAYS)
+    assert found and (found.before_ns, found.after_ns, found.since) == (10 * MS, 15 * MS, None)
+
+
+def test_wrong_clocks_of_a_few_rpcs_change_nothing() -> None:
+    """One is as the core clips it, the others are days ahead."""
+    right = [("List", "a -> b", at(day, slot), 100, (10 + 10 * day) * MS) for day, slot in DAYS]
+    expected = compare(right)
+    earliest = -(1 << 63) // sums.SLOT_NS * sums.SLOT_NS + sums.SLOT_NS
+    wrong = [("List", "a -> b", time, 1, MS) for time in (earliest, at(5, 0), at(6, 0))]
+    assert expected and compare([*right, *wrong]) == expected
+    assert compare(wrong) is None
+
+
+def test_no_cause_is_named_where_none_grew() -> None:
+    same = dict.fromkeys(CAUSES, 5)
+    assert _find_cause([(0, 1, same, False), (1, 1, same, True)]) is None
+    assert _find_cause([(0, 1, same, False), (1, 1, {**same, "client": 6}, True)]) == "client"

@@ -14,7 +14,7 @@ pytest.importorskip("fsspec")
 from fleets import BUCKET, command, fleet, markers, s3
 from support import recorded
 
-from grpcdiag.fleet.dataset import catalog
+from grpcdiag.fleet.dataset import catalog, heads
 from grpcdiag.fleet.recordings import store
 
 
@@ -167,6 +167,17 @@ def test_a_dataset_of_a_newer_version_is_not_misread(made: Path, captures: Path,
     more = changed(made, tmp_path / "more", novelty=[1, 2])
     fleet("report", str(more))
     fleet("analyze", str(captures), "-o", str(more))
+
+
+def test_a_dataset_of_an_older_version_is_to_be_made_anew(made: Path, captures: Path, tmp_path: Path) -> None:
+    older = changed(made, tmp_path / "older", schema="grpcdiag.fleet-recording/1", grpcdiag="0.0.9")
+    _, told = fleet("report", str(older), code=3)
+    assert "the dataset was written by grpcdiag 0.0.9" in told
+    assert "it is older, so analyze the captures anew into another dataset" in told and "upgrade" not in told
+    (head,) = (older / "_series").glob("*.json")
+    head.write_text(head.read_text().replace(heads.SCHEMA, "grpcdiag.fleet-series/1"))
+    _, told = fleet("analyze", str(captures), "-o", str(older), code=3)
+    assert f"{head.name}: " in told and "it is older" in told and "upgrade" not in told
 
 
 def test_a_marker_that_is_none_is_told(made: Path, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import contents, fleet, markers
+from fleets import contents
+from growing import Growing, fleet_code, whole
 from msgspec import json
-from test_parts import Growing, fleet_code, whole
 
 from grpcdiag.fleet.dataset import heads
 from grpcdiag.fleet.recordings import store
@@ -20,9 +20,7 @@ from grpcdiag.fleet.recordings import store
 def two_parts(folder: Path) -> Growing:
     """A dataset of two of four files, with calls that are open at the end."""
     growing = Growing(folder, "impl-go.pcap", 4)
-    for number in range(2):
-        growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.analyze_first(2)
     assert list(Path(growing.dataset).rglob("*.open.parquet"))
     return growing
 
@@ -122,14 +120,3 @@ def test_a_head_names_files_of_its_series_alone(tmp_path: Path, change: dict[str
 
 def edit(path: Path, **changes: Any) -> None:
     path.write_bytes(json.encode({**json.decode(path.read_bytes()), **changes}))
-
-
-def test_a_series_whose_head_has_urls_is_read_again(tmp_path: Path) -> None:
-    growing = two_parts(tmp_path / "parts")
-    (path,) = (Path(growing.dataset) / "_series").glob("*.json")
-    edit(path, schema="grpcdiag.fleet-series/1", marker=f"file://{growing.dataset}/_recordings/any.json")
-    growing.analyze()
-    finish(growing)
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
-    assert len(markers(Path(growing.dataset))) == 3
-    fleet("report", growing.dataset)

@@ -8,17 +8,12 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import fleet, markers
-from growing import Growing, fleet_code, state_of
+from growing import Growing, fleet_code, in_parts, state_of
+from support import recorded
+from test_parts import shift
 
-from grpcdiag.fleet.dataset import catalog, heads
+from grpcdiag.fleet.dataset import catalog
 from grpcdiag.fleet.recordings import store
-
-
-def in_parts(folder: Path, pieces: int = 5) -> Growing:
-    """A dataset with all but one of the files of a series, in as many parts."""
-    growing = Growing(folder, "impl-go.pcap", pieces)
-    growing.analyze_first(pieces - 1)
-    return growing
 
 
 def calls_of(growing: Growing) -> list[Any]:
@@ -121,13 +116,93 @@ def test_a_file_that_was_complete_late_is_told_no_longer(tmp_path: Path) -> None
     assert "0 to analyze" in growing.analyze()
 
 
-def test_batches_whose_heads_are_gone_are_not_analyzed_again(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def two_hosts(folder: Path) -> Growing:
+    """A dataset whose rows of two hosts are all in batches."""
+    growing = Growing(folder, "impl-go.pcap", 2)
+    shutil.copytree(growing.host, growing.source / "web-2")
+    for host in ("web-1", "web-2"):
+        growing.host = growing.source / host
+        growing.add(0)
+        growing.add(1)
+    growing.analyze()
+    fleet("compact", growing.dataset, "--finished")
+    return growing
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_series_in_batches_whose_heads_are_gone_are_not_analyzed_again(tmp_path: Path, lost: int) -> None:
+    growing = two_hosts(tmp_path)
+    before = growing.rows()
+    for head in sorted((Path(growing.dataset) / "_series").glob("*.json"))[:lost]:
+        head.unlink()
+    told = growing.analyze(code=3)
+    assert told.count("its head in _series is gone") == lost
+    assert ("1 already in the dataset" in told) == (lost == 1)
+    assert growing.rows() == before
+
+
+def test_each_batch_is_read_once_for_all_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growing, read = two_hosts(tmp_path), []
+    real = catalog.markers_in
+    monkeypatch.setattr(catalog, "markers_in", lambda *given: read.append(given) or real(*given))
+    assert len(growing.planned(ports=[50051]).left_out) == 2
+    assert len(read) == 1
+    assert not growing.planned().left_out
+    assert len(read) == 1
+
+
+def test_a_file_that_became_whole_after_its_rows_were_compacted_keeps_them(tmp_path: Path) -> None:
+    growing = Growing(tmp_path, "impl-go.pcap", 3)
+    content = growing.pieces[0].read_bytes()
+    (growing.host / growing.pieces[0].name).write_bytes(content[: len(content) * 2 // 3])
+    growing.analyze(code=fleet_code(growing))
+    for number in (1, 2):
+        growing.add(number)
+        growing.analyze()
     fleet("compact", growing.dataset)
     before = growing.rows()
-    shutil.rmtree(Path(growing.dataset) / "_series")
-    assert "_series is gone" in growing.analyze(code=3)
+    growing.add(0)
+    assert "it changed after files behind it were analyzed" in growing.analyze(code=3)
     assert growing.rows() == before
+
+
+FINISHED = (("compact", "--finished"), ("prune", "--finished", "--older", "1h"))
+
+
+@pytest.mark.parametrize("command", FINISHED)
+def test_a_file_that_grew_after_its_series_was_finished_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """After `prune` it is not known whether the file is the same."""
+    growing = Growing(tmp_path, "impl-go.pcap", 3)
+    growing.analyze_first(2)
+    fleet(command[0], growing.dataset, *command[1:])
+    before = growing.rows() if command[0] == "compact" else None
+    last = growing.host / growing.pieces[1].name
+    last.write_bytes(last.read_bytes() + growing.pieces[2].read_bytes()[24:])
+    told = growing.analyze(code=3)
+    assert "it changed after its recording was finished" in told and "already in the dataset" not in told
+    assert before is None or growing.rows() == before
+
+
+@pytest.mark.parametrize("command", FINISHED)
+def test_new_files_after_the_series_was_finished_are_read_with_a_key_log(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Those behind are read together, because keys are not in a state."""
+    growing = Growing(tmp_path, "impl-go.pcap", 1)
+    keys = ("--keylog", recorded("tls13-go.keys"))
+    growing.add(0)
+    growing.analyze(*keys)
+    fleet(command[0], growing.dataset, *command[1:])
+    after = calls_of(growing) if command[0] == "compact" else []
+    for number, name in enumerate(("impl-java.pcap", "impl-cpp.pcap"), start=1):
+        before = after
+        shutil.copy(recorded(name), growing.host / f"eth0.pcap0{number}")
+        growing.analyze(*keys)
+        after = calls_of(growing)
+        assert len(set(after)) == len(after) > len(before) and set(before) < set(after)
+        assert "0 to analyze" in growing.analyze(*keys)
+    (part,) = catalog.read_contents(growing.dataset).present.values()
+    assert part.recording.endswith(".1-0") and len(catalog.markers([part])[0].files) == 2
 
 
 def test_other_options_do_not_replace_what_is_in_batches(tmp_path: Path) -> None:
@@ -148,8 +223,6 @@ def test_a_pruned_recording_without_a_head_stops_no_run(tmp_path: Path) -> None:
 
 
 def test_a_reused_name_after_a_step_of_the_clock_is_read_when_its_part_is_in_a_batch(tmp_path: Path) -> None:
-    from test_parts import shift
-
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
     for number in range(2):
         growing.add(number, f"eth0.pcap{number}")
@@ -170,5 +243,7 @@ def test_secrets_in_a_file_leave_no_state(tmp_path: Path) -> None:
 
 def test_a_state_of_a_usable_head_is_not_touched(tmp_path: Path) -> None:
     growing = in_parts(tmp_path)
-    assert state_of(growing).is_file()
-    assert heads.exist(growing.dataset)
+    path = state_of(growing)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    growing.analyze()
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before

@@ -348,3 +348,13 @@ def test_hosts_have_the_names_that_are_given(both: Path, tmp_path: Path) -> None
     assert told["causes"][0]["worst"]["host"].endswith("front")
     assert "\x1b" not in fleet("report", str(both), "--names", str(names), "--html")[0]
     assert "no such file" in fleet("report", str(both), "--names", str(tmp_path / "none"), code=3)[1].lower()
+
+
+def test_addresses_of_version_6_have_the_names_of_any_of_their_forms(tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    shutil.copy(recorded("ipv6.pcap"), tmp_path / "captures" / "web-1_eth0.pcap")
+    names = tmp_path / "hosts"
+    names.write_text("fd00:78::1 front\nFD00:0078:0:0::1 later\nfd00:78:0:0:0:0:0:2 pay pay.example\n")
+    fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"))
+    text = fleet("report", str(tmp_path / "dataset"), "--names", str(names))[0]
+    assert "front -> pay:50051" in text and "later" not in text

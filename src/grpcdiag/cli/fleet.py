@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -371,8 +372,13 @@ def _read_names(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{path}: {getattr(error, 'strerror', None) or error}", UNREADABLE)
-    words = [line.partition("#")[0].split() for line in lines]
-    return {some[0]: some[1] for some in reversed(words) if len(some) > 1}
+    given = {}
+    for key, *named in (words for line in reversed(lines) if (words := line.partition("#")[0].split())):
+        if named:
+            given[key] = named[0]
+            with suppress(ValueError):  # as reports write addresses of version 6
+                given[f"[{IPv6Address(key)}]"] = named[0]
+    return given
 
 
 @app.command("fetch")
