@@ -15,9 +15,10 @@ from ...reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..dataset.sums import SLOT_NS
 from .against import Against, noted
 from .changes import Change
+from .edges import Edge, ServiceMap
 from .losses import Case, Cause, Loser
 from .report import Report, Slot
-from .text import faster, moment, mostly, total
+from .text import count_hosts, faster, moment, mostly, notes_of_map, rate, total
 
 _BAR = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -41,6 +42,8 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
 
 def _list_parts(report: Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [*_show_head(report), Text(), *_show_answers(report), *_show_budget(report)]
+    if report.service_map.edges:
+        parts += [Text(), *_show_map(report.service_map, width)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
@@ -154,30 +157,58 @@ _NARROW = 16
 """Least width of names."""
 
 
+def _show_map(found: ServiceMap, width: int) -> Iterator[RenderableType]:
+    """Show who calls whom; edges behind a proxy are indented."""
+    names = ["RPCs/s", "failed", "p50", "p99", "blocked", "main cause"]
+    table, names = _make_figures("who calls whom", names, found.edges, width)
+    for edge in found.edges:
+        name = Text(("└ " if edge.proxy else "") + _shorten(f"{edge.client} -> {edge.server}"))
+        details = ", ".join(filter(None, (edge.service, count_hosts(edge))))
+        name.append(f"\n  {_shorten(details)}", style="dim")
+        cells = {**_format_figures(edge), "RPCs/s": rate(edge.rpcs_per_s)}
+        table.add_row(name, *(cells[column] for column in names))
+    yield table
+    for note in notes_of_map(found):
+        yield Text(safe(note), style="dim")
+
+
 def _show_losers(title: str, losers: Sequence[Loser], report: Report, width: int) -> Table:
     names = ["RPCs", "failed", "time", "p50", "p99", "blocked", "main cause"]
+    table, names = _make_figures(title, names, losers, width)
+    for loser in losers:
+        cause, _ = mostly(loser.budget)
+        name = Text(_shorten(loser.name))
+        for line in _list_details(loser, cause, report):
+            name.append(f"\n  {line}", style="dim")
+        cells = _format_figures(loser)
+        table.add_row(name, *(cells[column] for column in names))
+    return table
+
+
+def _make_figures(
+    title: str, names: Sequence[str], rows: Sequence[Loser | Edge], width: int
+) -> tuple[Table, list[str]]:
+    """Make a table with the columns that fit into the width; return it, and their names."""
     without = {name for least, name in _LEFT_OUT if width < least}
-    if not any(loser.failed_rpcs for loser in losers):
+    if not any(row.failed_rpcs for row in rows):
         without.add("failed")
     names = [name for name in names if name not in without]
     table = _make_table(title, *names)
     table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
-    for loser in losers:
-        cause, share = mostly(loser.budget)
-        name = Text(_shorten(loser.name))
-        for line in _list_details(loser, cause, report):
-            name.append(f"\n  {line}", style="dim")
-        cells: dict[str, RenderableType] = {
-            "RPCs": f"{loser.rpcs:,}",
-            "failed": f"{loser.failed_rpcs:,}",
-            "time": total(loser.duration_ns),
-            "p50": duration(loser.p50_ns),
-            "p99": duration(loser.p99_ns),
-            "blocked": _format_share(loser.lost_ns / max(loser.duration_ns, 1)) if loser.lost_ns else "",
-            "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
-        }
-        table.add_row(name, *(cells[column] for column in names))
-    return table
+    return table, names
+
+
+def _format_figures(row: Loser | Edge) -> dict[str, RenderableType]:
+    cause, share = mostly(row.budget)
+    return {
+        "RPCs": f"{row.rpcs:,}",
+        "failed": f"{row.failed_rpcs:,}",
+        "time": total(row.duration_ns),
+        "p50": duration(row.p50_ns),
+        "p99": duration(row.p99_ns),
+        "blocked": _format_share(row.lost_ns / max(row.duration_ns, 1)) if row.lost_ns else "",
+        "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
+    }
 
 
 def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:

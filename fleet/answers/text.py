@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from .losses import WAITING
 
 if TYPE_CHECKING:
     from .days import Slower
+    from .edges import Edge, ServiceMap
     from .losses import Cause, Loser
 
 _MUCH = 0.05
@@ -154,6 +155,36 @@ def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Si
     if grave:
         sentences.append(f"{grave[0].id} was first seen at {moment(grave[0].first_time_ns)} UTC.")
     return " ".join(sentences)
+
+
+def count_hosts(edge: Edge) -> str:
+    """Say how many clients and servers an edge has, if there are several."""
+    hosts = ((edge.clients, "client"), (edge.servers, "server"))
+    return ", ".join(count(number, what) for number, what in hosts if number > 1)
+
+
+def notes_of_map(found: ServiceMap) -> Iterator[str]:
+    """Say what the map does not show, and how it counts calls through proxies."""
+    if found.more_edges:
+        yield f"{count(found.more_edges, 'more pair')} with {count(found.more_rpcs, 'RPC')}: --limit 0 lists all."
+    if found.rpcs_behind_proxies:
+        yield (
+            f"Legs behind a proxy (└): {count(found.rpcs_behind_proxies, 'RPC')}. In all other figures, each of their "
+            "calls counts once, as its leg before the proxy."
+        )
+    if one := found.unjoined:
+        others = f", and {count(one.hosts - 1, 'other host')} like it" if one.hosts > 1 else ""
+        yield (
+            f"{one.host} serves {one.method} and calls it, too ({count(one.rpcs, 'RPC')}){others}. If it passes calls "
+            "on, they count twice: legs are joined only if one recording has both."
+        )
+
+
+def rate(per_s: float | None) -> str:
+    """Format a number of RPCs per second."""
+    if per_s is None:
+        return ""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:

@@ -17,6 +17,7 @@ from ....reports.html import page, said
 from ....reports.shared.causes import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
+from ..edges import Edge
 from ..losses import Case, Cause, Loser
 from ..report import Report, Slot
 from ..terminal import TITLES, TOO_SHORT
@@ -88,7 +89,7 @@ class _Words:
         first, last = self.moment(cause.first_time_ns), self.moment(cause.last_time_ns)
         return f"{first} to {last}" if first != last else f"at {first}"
 
-    def parts(self, loser: Loser) -> list[dict[str, Any]]:
+    def parts(self, loser: Loser | Edge) -> list[dict[str, Any]]:
         """List the time by cause, for a bar."""
         return said.parts(loser.budget)
 
