@@ -18,12 +18,24 @@ from .changes import Change
 from .edges import Edge, ServiceMap
 from .losses import Case, Cause, Loser
 from .report import Report, Slot
-from .text import count_hosts, faster, moment, mostly, notes_of_map, rate, total
+from .text import (
+    count_hosts,
+    describe_total,
+    faster,
+    format_change,
+    format_signed,
+    margin,
+    moment,
+    mostly,
+    notes_of_map,
+    rate,
+    total,
+)
 
 _BAR = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_CAUSES = 8
-_MOST_CHANGES = 10
+MOST_CHANGES = 10
 _NAME = 48
 """Most characters of a name; the JSON has full names."""
 
@@ -68,17 +80,15 @@ def render_against(changes: Against, *, width: int = 100, colour: bool = False) 
     width = max(60, width)
     parts: list[RenderableType] = [
         Text(f"{safe(changes.dataset)} compared with {safe(changes.against)}", style="bold"),
-        *_show_total(changes.every),
+        Text(describe_total(changes.every)),
     ]
-    headings = len(parts)
-    for name, title in TITLES.items():
-        rows = [change for change in getattr(changes, name) if noted(change)]
-        if rows:
-            parts += [Text(), _show_changes(title, rows[:_MOST_CHANGES], width)]
-            if len(rows) > _MOST_CHANGES:
-                parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json lists all", style="dim"))
-    if len(parts) == headings:
-        parts.append(Text("no mean time per RPC differs by more than 10 %"))
+    tables = list_noted(changes)
+    for name, rows in tables.items():
+        parts += [Text(), _show_changes(TITLES[name], rows[:MOST_CHANGES], width)]
+        if len(rows) > MOST_CHANGES:
+            parts.append(Text(f"{len(rows) - MOST_CHANGES:,} more: --json lists all", style="dim"))
+    if not tables:
+        parts.append(Text(UNCHANGED))
     table = _make_table("finding", "before", "now", "lost before", "lost now")
     for change in changes.findings:
         table.add_row(
@@ -217,7 +227,8 @@ def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
         yield f"blocked by {loser.cause}"
     if loser.since:
         why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
-        yield f"since {_format_time(loser.since.time_ns, report)} {faster(loser.since)}{why}"
+        times = (report.first_time_ns, report.last_time_ns)
+        yield f"since {moment(loser.since.time_ns, times)} ({margin(loser.since, times)}) {faster(loser.since)}{why}"
 
 
 def _format_share(share: float) -> str:
@@ -288,24 +299,13 @@ def _show_delays(report: Report) -> Table:
     return table
 
 
-def _show_total(every: Change) -> Iterator[RenderableType]:
-    if every.before_ns is None or every.after_ns is None:
-        return
-    text = f"{count(every.rpcs, 'RPC')}, {every.rpcs_before:,} before: {duration(every.after_ns)} each, "
-    text += f"{duration(every.before_ns)} before ({_format_change(every)})"
-    if every.cause and every.cause_ns:
-        text += f"; {every.cause} changed most ({_format_signed(every.cause_ns)})"
-    yield Text(text)
+UNCHANGED = "no mean time per RPC differs by more than 10 %"
 
 
-def _format_change(change: Change) -> str:
-    if change.before_ns is None or change.after_ns is None:
-        return "new" if change.before_ns is None else "gone"
-    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
-
-
-def _format_signed(ns: int) -> str:
-    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+def list_noted(changes: Against) -> dict[str, list[Change]]:
+    """List the changes of each table that are large enough, without empty tables."""
+    found = {name: [change for change in getattr(changes, name) if noted(change)] for name in TITLES}
+    return {name: rows for name, rows in found.items() if rows}
 
 
 _CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
@@ -322,10 +322,10 @@ def _show_changes(title: str, changes: Sequence[Change], width: int) -> Table:
             "RPCs": f"{change.rpcs:,}",
             "before": duration(change.before_ns),
             "now": duration(change.after_ns),
-            "change": _format_change(change),
+            "change": format_change(change),
             "p99 before": duration(change.p99_before_ns),
             "p99 now": duration(change.p99_ns),
-            "main cause": Text(f"{change.cause} {_format_signed(change.cause_ns)}" if change.cause_ns else ""),
+            "main cause": Text(f"{change.cause} {format_signed(change.cause_ns)}" if change.cause_ns else ""),
         }
         table.add_row(Text(_shorten(change.name)), *(cells[name] for name in names))
     return table

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...analyzer.model.text import count, duration
 from ...reports.shared.causes import name_cause
-from .changes import Since
+from .changes import Change, Since
 from .losses import WAITING
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _say_what_fails(failing: Failing) -> str:
 
 def _say_what_got_slower(slower: Slower) -> str:
     times = slower.after_ns / max(slower.before_ns, 1)
-    when = f", since {moment(slower.since.time_ns)} UTC" if slower.since else ""
+    when = f", {began(slower.since)}" if slower.since else ""
     return (
         f"{slower.method}: {duration(slower.after_ns)} per RPC, {times:.1f} x as long as a day before"
         f" ({duration(slower.before_ns)}){when}. "
@@ -150,7 +150,7 @@ def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Si
     if since:
         sentences.append(f"All RPCs together: {changed(since)}.")
     if not sentences:
-        sentences.append("The time per RPC did not change at a single moment.")
+        sentences.append("No moment is certain at which the time per RPC changed.")
     grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
     if grave:
         sentences.append(f"{grave[0].id} was first seen at {moment(grave[0].first_time_ns)} UTC.")
@@ -187,6 +187,29 @@ def rate(per_s: float | None) -> str:
     return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
 
 
+def describe_total(every: Change) -> str:
+    """Describe how the mean time of all RPCs changed since another dataset."""
+    if every.before_ns is None or every.after_ns is None:
+        return f"{count(every.rpcs, 'RPC')}; before, {count(every.rpcs_before, 'RPC')}."
+    text = (
+        f"{count(every.rpcs, 'RPC')} took {duration(every.after_ns)} each; before, {count(every.rpcs_before, 'RPC')} "
+        f"took {duration(every.before_ns)} each ({format_change(every)})."
+    )
+    return f"{text} {every.cause} changed most ({format_signed(every.cause_ns)})." if every.cause_ns else text
+
+
+def format_change(change: Change) -> str:
+    """Format the change of the mean time as a share of the time before."""
+    if change.before_ns is None or change.after_ns is None:
+        return "new" if change.before_ns is None else "gone"
+    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+
+
+def format_signed(ns: int) -> str:
+    """Format a difference of durations with its sign."""
+    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+
+
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
     """Find the cause with the most time, and its share."""
     cause = max(budget, key=lambda name: (budget[name], name), default="unexplained")
@@ -195,7 +218,23 @@ def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
 
 def changed(change: Since) -> str:
     """Describe a change: its time, its factor, and the cause that changed most."""
-    return f"since {moment(change.time_ns)} UTC, RPCs are {faster(change)}; {change.cause} changed most"
+    return f"{began(change)}, RPCs are {faster(change)}; {change.cause} changed most"
+
+
+def began(change: Since) -> str:
+    """Say when a change was, how exactly this is known, and how often chance alone shows one as clear."""
+    often = 1 / change.chance
+    digits = 10 ** (len(str(int(often))) - 1)
+    chance = "less than 1 in 1,000" if often >= 1000 else f"about 1 in {int(often / digits) * digits:,}"
+    return f"since {moment(change.time_ns)} UTC ({margin(change)}; by chance: {chance})"
+
+
+def margin(change: Since, among: tuple[int | None, int | None] | None = None) -> str:
+    """Format how exactly the time of a change is known."""
+    within = max(change.time_ns - change.earliest_ns, change.latest_ns - change.time_ns)
+    if within < 3_600_000_000_000:
+        return f"± {within // 60_000_000_000} min"
+    return f"between {moment(change.earliest_ns, among)} and {moment(change.latest_ns, among)}"
 
 
 def faster(change: Since) -> str:

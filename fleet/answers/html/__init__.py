@@ -17,32 +17,53 @@ from ....reports.html import page, said
 from ....reports.shared.causes import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
+from ..against import Against
+from ..changes import Since
 from ..edges import Edge
 from ..losses import Case, Cause, Loser
 from ..report import Report, Slot
-from ..terminal import TITLES, TOO_SHORT
+from ..terminal import MOST_CHANGES, TITLES, TOO_SHORT, UNCHANGED, list_noted
 
 MOST_COLUMNS = 240
 """Most columns of the timeline; with more intervals, several share a column."""
 HEIGHT = 100
 
 
+HEADINGS = {"services": "Services", "methods": "Methods", "pairs": "Hosts", "implementations": "Clients"}
+"""Headings of the sections with tables."""
+
+
 def render(report: Report) -> str:
     """Render the page as text."""
+    own = _Words(report)
+    return _render("fleet.html.j2", report.dataset, report=report, own=own, too_short=TOO_SHORT, meanings=MEANINGS)
+
+
+def render_against(changes: Against) -> str:
+    """Render the page of what changed since another dataset as text."""
+    tables = list_noted(changes)
+    slower = any(
+        (change.after_ns or 0) > (change.before_ns or change.after_ns or 0) for change in tables.get("methods", ())
+    )
+    severity = "warning" if slower else "fine"
+    more = {"severity": severity, "most": MOST_CHANGES, "unchanged": UNCHANGED}
+    return _render("against.html.j2", changes.dataset, changes=changes, tables=tables, **more)
+
+
+def _render(template: str, dataset: str, **values: Any) -> str:
     style, script = page.asset("style.css") + _read_asset("style.css"), page.join_scripts(page.PLAIN_SCRIPTS)
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
     policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
         page.environment(_LOADER)
-        .get_template("fleet.html.j2")
+        .get_template(template)
         .render(
-            report=report,
+            **values,
+            dataset=dataset,
             said=said,
             words=words,
-            own=_Words(report),
             titles=TITLES,
-            too_short=TOO_SHORT,
-            meanings=MEANINGS,
+            headings=HEADINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),
@@ -57,7 +78,8 @@ def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-_LOADER = FunctionLoader(lambda name: _read_asset(name) if name == "fleet.html.j2" else None)
+_TEMPLATES = ("frame.html.j2", "fleet.html.j2", "against.html.j2")
+_LOADER = FunctionLoader(lambda name: _read_asset(name) if name in _TEMPLATES else None)
 
 
 class _Words:
@@ -76,6 +98,10 @@ class _Words:
     def moment(self, time_ns: int) -> str:
         """Format a time, without the date if the whole report is on one day."""
         return words.moment(time_ns, (self._report.first_time_ns, self._report.last_time_ns))
+
+    def margin(self, change: Since) -> str:
+        """Format how exactly the time of a change is known."""
+        return words.margin(change, (self._report.first_time_ns, self._report.last_time_ns))
 
     def span(self) -> str:
         """Format the time range of the dataset."""
