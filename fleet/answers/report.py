@@ -104,6 +104,8 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
         failed, budget = database.execute(query).fetchone()
         causes = tuple(_read_causes(database, target))
         losers = {name: _read_losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        # the one that lost most, and the one that took most time
+        named = losers["methods"] if most != 1 else _read_losers(database, DIMENSIONS["methods"], 2)
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
             dataset=without_credentials(target),
@@ -125,7 +127,7 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
             service_map=read_map(database, most),
             ways=tuple(_read_delays(database, most)),
             answers=answers(
-                losers["methods"],
+                named,
                 losers["pairs"],
                 causes,
                 _drop_zeros(budget),

@@ -8,17 +8,20 @@ import shlex
 import shutil
 from html import escape
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import fleet
+from fleets import Inline, fleet, split
 from msgspec.structs import replace
 from support import REPOSITORY, grpcdiag, recorded
+from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.two_captures import rpc_budgets
+from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fixtures.synthetic.words import S
 from grpcdiag.fleet.answers import html
@@ -27,6 +30,7 @@ from grpcdiag.fleet.answers.losses import Loser
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.answers.terminal import render
 from grpcdiag.fleet.answers.text import answers
+from grpcdiag.fleet.dataset import catalog, summary
 from grpcdiag.reports.html import page as html_page
 
 SLOW = "rtt205-go-16000.pcap"
@@ -336,6 +340,56 @@ def test_rpcs_that_the_end_of_a_series_cuts_have_not_failed(tmp_path: Path) -> N
     assert rows.filter(~pl.col("complete")).height == 2 and found.rpcs > 2
     assert not found.failed_rpcs and found.answers.fails is None
     assert "what fails" not in render(found)
+
+
+@pytest.mark.parametrize("missing", range(6))
+def test_rpcs_that_a_missing_file_cuts_have_not_failed(tmp_path: Path, missing: int) -> None:
+    """Analyzed at once, and file after file; every RPC of the capture went well."""
+    split(Path(recorded("max-concurrent-streams.pcap")).read_bytes(), tmp_path, "eth0.pcap", 6)
+    pieces = sorted(tmp_path.glob("eth0.pcap*"))
+    del pieces[missing]
+    for name, groups in (("once", [pieces]), ("grown", [[piece] for piece in pieces])):
+        (tmp_path / name / "web-1").mkdir(parents=True)
+        for some in groups:
+            for piece in some:
+                shutil.copy(piece, tmp_path / name / "web-1" / piece.name)
+            assert command_code(tmp_path / name, tmp_path / f"{name}.dataset") in (0, 4)
+        found = report(str(tmp_path / f"{name}.dataset"))
+        assert found.rpcs and not found.failed_rpcs and found.answers.fails is None
+
+
+def command_code(captures: Path, dataset: Path) -> int:
+    """The exit code of `fleet analyze`: 4 as long as no file has RPCs."""
+    with patch("grpcdiag.fleet.engines.engine", lambda *_: Inline()):
+        return CliRunner().invoke(app, ["fleet", "analyze", str(captures), "-o", str(dataset)]).exit_code
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_headline_does_not_depend_on_the_rows_listed(shop: str, most: int) -> None:
+    """Also where the method that was blocked longest is not the one that takes most time."""
+    assert report(shop, most).answers == report(shop, None).answers
+
+
+def test_one_row_is_enough_for_both_methods_of_the_headline(tmp_path: Path) -> None:
+    rows(tmp_path / "dataset", 4_000, 4)
+    change_totals(tmp_path / "dataset", "if(method = '/shop.v1.Cart/Get0', 10 * duration_ns, duration_ns)")
+    told = report(str(tmp_path / "dataset"), 1).answers
+    assert told == report(str(tmp_path / "dataset"), None).answers
+    assert "was blocked longest" in told.who and "/shop.v1.Cart/Get0 takes most time" in told.who
+
+
+def change_totals(dataset: Path, duration: str) -> None:
+    """Write the sums of a dataset with other durations, all of the difference the server's."""
+    import duckdb
+
+    changed = f"SELECT * REPLACE (({duration})::BIGINT AS duration_ns, struct_update(budget, server := "
+    changed += f"(budget.server + ({duration}) - duration_ns)::BIGINT) AS budget) FROM read"
+    with duckdb.connect() as database:
+        for path in (dataset / "totals").rglob("*.parquet"):
+            database.execute(f"CREATE OR REPLACE TEMP TABLE read AS FROM '{path}'")
+            database.execute(f"COPY ({changed}) TO '{path}'")
+    shutil.rmtree(dataset / "_summary")
+    summary.write(str(dataset), catalog.read_contents(str(dataset)))
 
 
 def test_hosts_have_the_names_that_are_given(both: Path, tmp_path: Path) -> None:
