@@ -70,21 +70,25 @@ _GROUPS = (
 
 
 _KEYS = "client, server, service, proxy"
+_SUMS = (
+    "sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs, total_ns(duration_ns) AS duration_ns, "
+    f"total_ns(lost_ns) AS lost_ns, {sums.budget()} AS budget"
+)
 
 
 def read_map(database: Any, most: int | None) -> ServiceMap:
     """Read the map of the tables `all_t` and `all_l`, with at most `most` edges."""
     _create_groups(database)
+    _create_ends(database, "ends_t", f"recording, {_SUMS}", "all_t")
+    _create_ends(database, "ends_l", "step, sum(rpcs) AS rpcs", "all_l")
     quantile = "min(step) FILTER (until >= {q} * every)"
     database.execute(f"""
         CREATE TEMP TABLE edges AS
         WITH figures AS (
-            SELECT {_KEYS}, count(DISTINCT client_host) AS clients, count(DISTINCT server_host) AS servers,
-                   sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
-                   total_ns(duration_ns) AS duration_ns, total_ns(lost_ns) AS lost_ns, {sums.budget()} AS budget
-            FROM ({_group("all_t")}) GROUP BY ALL
+            SELECT {_KEYS}, count(DISTINCT client_host) AS clients, count(DISTINCT server_host) AS servers, {_SUMS}
+            FROM ends_t GROUP BY ALL
         ), steps AS (
-            SELECT {_KEYS}, step, sum(rpcs) AS rpcs FROM ({_group("all_l")}) GROUP BY ALL
+            SELECT {_KEYS}, step, sum(rpcs) AS rpcs FROM ends_l GROUP BY ALL
         ), ranked AS (
             SELECT *, sum(rpcs) OVER (PARTITION BY {_KEYS} ORDER BY step) AS until,
                    sum(rpcs) OVER (PARTITION BY {_KEYS}) AS every
@@ -94,7 +98,7 @@ def read_map(database: Any, most: int | None) -> ServiceMap:
         ), times AS (
             SELECT {_KEYS}, first_time_ns::HUGEINT AS first, last_time_ns::HUGEINT AS last,
                    coalesce(max(last) OVER before, first) AS until
-            FROM (SELECT DISTINCT {_KEYS}, recording FROM ({_group("all_t")})) JOIN recordings USING (recording)
+            FROM (SELECT DISTINCT {_KEYS}, recording FROM ends_t) JOIN recordings USING (recording)
             WINDOW before AS (PARTITION BY {_KEYS} ORDER BY first, recording
                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
         ), recorded AS (
@@ -102,7 +106,7 @@ def read_map(database: Any, most: int | None) -> ServiceMap:
             SELECT {_KEYS}, sum(greatest(last - greatest(first, until), 0)) AS ns FROM times GROUP BY ALL
         )
         SELECT * FROM figures LEFT JOIN quantiles USING ({_KEYS}) LEFT JOIN recorded USING ({_KEYS})""")
-    edges = list(_read_edges(database, most))
+    edges = list(_read_edges(database, f"ORDER BY place {f'LIMIT {most}' if most else ''}"))
     every, rpcs, behind = database.execute(
         "SELECT count(*), sum(rpcs)::BIGINT, sum(rpcs) FILTER (proxy <> '')::BIGINT FROM edges"
     ).fetchone()
@@ -126,18 +130,25 @@ def _create_groups(database: Any) -> None:
         FROM (SELECT client_host AS host FROM all_t UNION SELECT server_host FROM all_t)""")
 
 
-def _group(table: str) -> str:
-    """Make SQL for the rows of a table with the groups of their ends; `proxy` is empty for none."""
+def _create_ends(database: Any, name: str, figures: str, table: str) -> None:
+    """Create a table of figures by the groups of their ends and by host; `proxy` is empty for none."""
     port = "regexp_extract({0}, ':\\d+$')"
-    return f"""
+    database.execute(f"""
+        CREATE TEMP TABLE {name} AS
         SELECT a.* EXCLUDE (server, proxy), c.shown AS client, s.shown || {port.format("a.server")} AS server,
                coalesce(p.shown || {port.format("a.proxy")}, a.proxy, '') AS proxy
-        FROM {table} a JOIN host_groups c ON c.host = client_host JOIN host_groups s ON s.host = server_host
-        LEFT JOIN host_groups p ON p.host = {sums.address("a.proxy")}"""
+        FROM (SELECT client_host, server_host, server, proxy, service, {figures} FROM {table} GROUP BY ALL) a
+        JOIN host_groups c ON c.host = client_host JOIN host_groups s ON s.host = server_host
+        LEFT JOIN host_groups p ON p.host = {sums.address("a.proxy")}""")
 
 
-def _read_edges(database: Any, most: int | None) -> Iterator[Edge]:
-    """Select edges alternately by most failed RPCs and by most time; read them by their time."""
+def find_blocked(database: Any) -> Edge | None:
+    """Find the edge behind a proxy that was blocked longest, of the table `edges`; None if none was."""
+    return next(_read_edges(database, "WHERE proxy <> '' AND lost_ns > 0 ORDER BY lost_ns DESC LIMIT 1"), None)
+
+
+def _read_edges(database: Any, selected: str) -> Iterator[Edge]:
+    """Read the selected edges by their time; `place` alternates between most failed RPCs and most time."""
     rows = database.execute(f"""
         WITH placed AS (
             SELECT *, least(2 * row_number() OVER (ORDER BY duration_ns DESC, {_KEYS}),
@@ -146,7 +157,7 @@ def _read_edges(database: Any, most: int | None) -> Iterator[Edge]:
         )
         SELECT client, clients, server, servers, service, nullif(proxy, ''), rpcs, (rpcs * 1e9 / nullif(ns, 0))::DOUBLE,
                failed_rpcs, duration_ns, lost_ns, p50, p99, budget
-        FROM (FROM placed ORDER BY place {f"LIMIT {most}" if most else ""}) ORDER BY duration_ns DESC, {_KEYS}
+        FROM (FROM placed {selected}) ORDER BY duration_ns DESC, {_KEYS}
         """).fetchall()
     for *figures, p50, p99, budget in rows:
         yield Edge(

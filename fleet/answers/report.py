@@ -18,7 +18,7 @@ from ..recordings import store
 from ..recordings.credentials import without_credentials
 from .changes import since
 from .days import find_slower
-from .edges import ServiceMap, read_map
+from .edges import ServiceMap, find_blocked, read_map
 from .losses import WAITING, Case, Cause, Loser
 from .text import Answers, Failing, answers
 
@@ -104,6 +104,7 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
         failed, budget = database.execute(query).fetchone()
         causes = tuple(_read_causes(database, target))
         losers = {name: _read_losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        service_map = read_map(database, most)
         # the one that lost most, and the one that took most time
         named = losers["methods"] if most != 1 else _read_losers(database, DIMENSIONS["methods"], 2)
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
@@ -124,7 +125,7 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
             budget=_drop_zeros(budget),
             slots=slots,
             causes=causes,
-            service_map=read_map(database, most),
+            service_map=service_map,
             ways=tuple(_read_delays(database, most)),
             answers=answers(
                 named,
@@ -135,6 +136,7 @@ def report(target: str, most: int | None = 10, names: Mapping[str, str] = {}) ->
                 len(slots),
                 _find_failing(database),
                 find_slower(database, DIMENSIONS["methods"]),
+                find_blocked(database),
             ),
             services=losers["services"],
             methods=losers["methods"],

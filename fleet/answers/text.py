@@ -61,13 +61,20 @@ def answers(
     slots: int,
     failing: Failing | None = None,
     slower: Slower | None = None,
+    behind: Edge | None = None,
 ) -> Answers:
-    """Write the answers; methods and pairs must be in the order of the report."""
+    """Write the answers; methods and pairs must be in the order of the report.
+
+    `behind` is the edge behind a proxy that was blocked longest.
+    """
     when = _say_since_when(methods, causes, since, slots)
+    who = [_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING))]
+    if behind and behind.lost_ns >= _MUCH * sum(budget.values()):
+        who.append(_say_what_was_blocked_behind(behind))
     return Answers(
         fails=_say_what_fails(failing) if failing else None,
         slower=_say_what_got_slower(slower) if slower else None,
-        who=_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING)),
+        who=" ".join(who),
         why=_say_why(causes, budget),
         since=when,
     )
@@ -115,6 +122,14 @@ def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser], lost_ns:
             f"{share:.0%} of it {name_cause(cause)}."
         )
     return " ".join(sentences)
+
+
+def _say_what_was_blocked_behind(edge: Edge) -> str:
+    cause = max(WAITING, key=lambda name: edge.budget.get(name, 0))
+    return (
+        f"Behind the proxy {edge.proxy}, RPCs to {edge.server} were blocked for {total(edge.lost_ns)} of their "
+        f"{total(edge.duration_ns)} ({cause}); before it, this time counts as the server's."
+    )
 
 
 def _say_why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import fleet, split
+from fleets import change_sums, fleet, split
 from legs import CLIENT, NEAR_NS, OUTWARD, PROXY, SERVER, Leg, nothing, pass_on, request_id
 from msgspec.structs import replace
 from support import recorded
@@ -109,6 +109,21 @@ def test_a_leg_that_the_server_recorded_too_is_drawn_once(
     )
     assert drawn(found) == [("app-1", "edge-1:8080", None, 6), ("edge-1", "db-1:9000", "edge-1:8080", 6)]
     assert found.rpcs == 6 and found.service_map.unjoined is None
+
+
+@pytest.mark.parametrize(("blocked_ms", "told"), [(2, False), (4, True)])
+def test_what_was_blocked_behind_a_proxy_is_in_the_headline(tmp_path: Path, blocked_ms: int, told: bool) -> None:
+    """Calls take 26 ms, of which their legs behind the proxy were blocked for 1 or 2 ms, 20th parts and more."""
+    front, back = passed_on(request_id)
+    report_on(tmp_path, {"edge-1": [(front, *END), (back, *START)]})
+    ns = f"if(proxy IS NULL, 0, rpcs * {blocked_ms} * 500000)"
+    budget = f"struct_update(budget, server := (budget.server - {ns})::BIGINT, stream_window := ({ns})::BIGINT)"
+    change_sums(tmp_path / "dataset", f"{budget} AS budget")
+    who = report(str(tmp_path / "dataset"), 1).answers.who
+    said = (
+        "Behind the proxy edge-1:8080, RPCs to 10.0.0.3:9000 were blocked for 12.0 ms of their 72.0 ms (stream_window)"
+    )
+    assert (said in who) == told and ("Behind the proxy" in who) == told
 
 
 def test_legs_of_two_recordings_are_not_joined_and_this_is_told(tmp_path: Path) -> None:
