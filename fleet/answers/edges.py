@@ -62,11 +62,11 @@ class ServiceMap(Struct, frozen=True, kw_only=True):
 
 _GROUPS = (
     # replica set and pod of a Kubernetes deployment: names of letters and digits that cannot spell a word
-    ("-[bcdf-hj-np-tv-xz2456789]{6,10}-[bcdf-hj-np-tv-xz2456789]{5}$", "-*"),
+    (r"-[bcdf-hj-np-tv-xz2456789]{6,10}-[bcdf-hj-np-tv-xz2456789]{5}(:|$)", r"-*\1"),
     # the number that ends the first label, if letters precede it, as they do in no address
-    (r"^([^.:]*[^.:0-9])\d+(\.|$)", r"\1*\2"),
+    (r"^([^.:\[]*[^.:\[0-9])\d+([.:]|$)", r"\1*\2"),
 )
-"""Parts of host names that hosts of one group differ in, and what is shown instead."""
+"""Parts of host names, with or without a port, that hosts of one group differ in, and what is shown instead."""
 
 
 _KEYS = "client, server, service, proxy"
@@ -78,15 +78,17 @@ _SUMS = (
 
 def read_map(database: Any, most: int | None) -> ServiceMap:
     """Read the map of the tables `all_t` and `all_l`, with at most `most` edges."""
-    _create_groups(database)
     _create_ends(database, "ends_t", f"recording, {_SUMS}", "all_t")
     _create_ends(database, "ends_l", "step, sum(rpcs) AS rpcs", "all_l")
     quantile = "min(step) FILTER (until >= {q} * every)"
     database.execute(f"""
         CREATE TEMP TABLE edges AS
         WITH figures AS (
-            SELECT {_KEYS}, count(DISTINCT client_host) AS clients, count(DISTINCT server_host) AS servers, {_SUMS}
-            FROM ends_t GROUP BY ALL
+            SELECT {_KEYS}, count(DISTINCT client_host) AS clients, count(DISTINCT server_host) AS servers,
+                   if(count(DISTINCT client_host) = 1, min(client_host), client) AS client_name,
+                   if(count(DISTINCT server_host) = 1, min(server_name), server) AS server_name,
+                   if(count(DISTINCT proxy_name) = 1, min(proxy_name), proxy) AS proxy_name, {_SUMS}
+            FROM ends_t GROUP BY {_KEYS}
         ), steps AS (
             SELECT {_KEYS}, step, sum(rpcs) AS rpcs FROM ends_l GROUP BY ALL
         ), ranked AS (
@@ -107,82 +109,83 @@ def read_map(database: Any, most: int | None) -> ServiceMap:
         )
         SELECT * FROM figures LEFT JOIN quantiles USING ({_KEYS}) LEFT JOIN recorded USING ({_KEYS})""")
     edges = list(_read_edges(database, f"ORDER BY place {f'LIMIT {most}' if most else ''}"))
+    nested = tuple(_put_behind(edges))
     every, rpcs, behind = database.execute(
         "SELECT count(*), sum(rpcs)::BIGINT, sum(rpcs) FILTER (proxy <> '')::BIGINT FROM edges"
     ).fetchone()
     return ServiceMap(
-        edges=tuple(_put_behind(edges)),
-        more_edges=every - len(edges),
-        more_rpcs=(rpcs or 0) - sum(edge.rpcs for edge in edges),
+        edges=nested,
+        more_edges=every - len(nested),
+        more_rpcs=(rpcs or 0) - sum(edge.rpcs for edge in nested),
         rpcs_behind_proxies=behind or 0,
         unjoined=_find_unjoined(database),
     )
 
 
-def _create_groups(database: Any) -> None:
-    """Create the table `host_groups`: a host's group if another host is in it, too."""
-    group = "host"
+def _group(host: str) -> str:
+    """Make SQL for the group of a host."""
     for pattern, shown in _GROUPS:
-        group = f"regexp_replace({group}, {sums.text(pattern)}, {sums.text(shown)})"
-    database.execute(f"""
-        CREATE TEMP TABLE host_groups AS
-        SELECT host, if(count(*) OVER (PARTITION BY {group}) > 1, {group}, host) AS shown
-        FROM (SELECT client_host AS host FROM all_t UNION SELECT server_host FROM all_t)""")
+        host = f"regexp_replace({host}, {sums.text(pattern)}, {sums.text(shown)})"
+    return host
 
 
 def _create_ends(database: Any, name: str, figures: str, table: str) -> None:
-    """Create a table of figures by the groups of their ends and by host; `proxy` is empty for none."""
-    port = "regexp_extract({0}, ':\\d+$')"
+    """Create a table of figures by host and server, with their groups; `proxy` is empty for none."""
     database.execute(f"""
         CREATE TEMP TABLE {name} AS
-        SELECT a.* EXCLUDE (server, proxy), c.shown AS client, s.shown || {port.format("a.server")} AS server,
-               coalesce(p.shown || {port.format("a.proxy")}, a.proxy, '') AS proxy
-        FROM (SELECT client_host, server_host, server, proxy, service, {figures} FROM {table} GROUP BY ALL) a
-        JOIN host_groups c ON c.host = client_host JOIN host_groups s ON s.host = server_host
-        LEFT JOIN host_groups p ON p.host = {sums.address("a.proxy")}""")
+        SELECT * EXCLUDE (proxy), {_group("client_host")} AS client, {_group("server_name")} AS server,
+               coalesce({_group("proxy")}, '') AS proxy, proxy AS proxy_name
+        FROM (SELECT client_host, server_host, server_host || regexp_extract(server, ':\\d+$') AS server_name, proxy,
+                     service, {figures} FROM {table} GROUP BY ALL)""")
 
 
 def find_blocked(database: Any) -> Edge | None:
     """Find the edge behind a proxy that was blocked longest, of the table `edges`; None if none was."""
-    return next(_read_edges(database, "WHERE proxy <> '' AND lost_ns > 0 ORDER BY lost_ns DESC LIMIT 1"), None)
+    edges = _read_edges(database, "WHERE proxy <> '' AND lost_ns > 0 ORDER BY lost_ns DESC LIMIT 1")
+    return next((edge for edge, *_ in edges), None)
 
 
-def _read_edges(database: Any, selected: str) -> Iterator[Edge]:
-    """Read the selected edges by their time; `place` alternates between most failed RPCs and most time."""
+def _read_edges(database: Any, selected: str) -> Iterator[tuple[Edge, str, str]]:
+    """Read the selected edges by their time, with the groups of server and proxy.
+
+    `place` alternates between most failed RPCs and most time.
+    """
     rows = database.execute(f"""
         WITH placed AS (
             SELECT *, least(2 * row_number() OVER (ORDER BY duration_ns DESC, {_KEYS}),
                             2 * row_number() OVER (ORDER BY failed_rpcs DESC, duration_ns DESC, {_KEYS}) - 1) AS place
             FROM edges
         )
-        SELECT client, clients, server, servers, service, nullif(proxy, ''), rpcs, (rpcs * 1e9 / nullif(ns, 0))::DOUBLE,
-               failed_rpcs, duration_ns, lost_ns, p50, p99, budget
+        SELECT client_name, clients, server_name, servers, service, nullif(proxy_name, ''), rpcs,
+               (rpcs * 1e9 / nullif(ns, 0))::DOUBLE, failed_rpcs, duration_ns, lost_ns, p50, p99, budget, server, proxy
         FROM (FROM placed {selected}) ORDER BY duration_ns DESC, {_KEYS}
         """).fetchall()
-    for *figures, p50, p99, budget in rows:
-        yield Edge(
+    for *figures, p50, p99, budget, server, proxy in rows:
+        edge = Edge(
             **dict(zip(Edge.__struct_fields__, figures, strict=False)),
             p50_ns=sums.find_middle(p50),
             p99_ns=sums.find_middle(p99),
             budget={cause: budget[cause] for cause in CAUSES if budget[cause]},
         )
+        yield edge, server, proxy
 
 
-def _put_behind(edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Yield edges in their order, but those behind a proxy after the first edge to it."""
-    behind: dict[tuple[str | None, str], list[int]] = defaultdict(list)
-    for number, edge in enumerate(edges):
-        behind[edge.proxy, edge.service].append(number)
+def _put_behind(edges: Sequence[tuple[Edge, str, str]]) -> Iterator[Edge]:
+    """Yield edges in their order, but those behind a proxy after the first edge to its group."""
+    behind: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, (edge, _, proxy) in enumerate(edges):
+        behind[proxy, edge.service].append(number)
     left = dict.fromkeys(range(len(edges)))
-    servers = {(edge.server, edge.service) for edge in edges}
-    first = [number for number, edge in enumerate(edges) if (edge.proxy, edge.service) not in servers]
+    servers = {(server, edge.service) for edge, server, _ in edges}
+    first = [number for number, (edge, _, proxy) in enumerate(edges) if (proxy, edge.service) not in servers]
     stack = [*first, *left][::-1]  # the others last: they are left if proxies pass calls on in a circle
     while stack:
         number = stack.pop()
         if number in left:
             del left[number]
-            yield edges[number]
-            stack += behind[edges[number].server, edges[number].service][::-1]
+            edge, server, _ = edges[number]
+            yield edge
+            stack += behind[server, edge.service][::-1]
 
 
 def _find_unjoined(database: Any) -> Unjoined | None:

@@ -84,7 +84,9 @@ def _say_what_fails(failing: Failing) -> str:
     share = failing.failed_rpcs / failing.rpcs
     where = f"all on {failing.pair}"
     if failing.pairs > 1:
-        where = f"on {failing.pairs:,} pairs of hosts, most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
+        where = f"on {failing.pairs:,} pairs of hosts"
+        if failing.failed_rpcs_of_pair * failing.pairs > failing.failed_rpcs:
+            where += f", most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
     return (
         f"{failing.method}: {failing.failed_rpcs:,} of {count(failing.rpcs, 'RPC')} failed ({share:.0%}), {where}; "
         f"the first after {moment(failing.first_time_ns)} UTC."

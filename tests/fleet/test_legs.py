@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import change_sums, fleet, split
-from legs import CLIENT, NEAR_NS, OUTWARD, PROXY, SERVER, Leg, nothing, pass_on, request_id
+from legs import CLIENT, NEAR_NS, OUTWARD, PROXY, SERVER, SERVER2, Leg, nothing, pass_on, request_id
 from msgspec.structs import replace
 from support import recorded
 
@@ -184,25 +184,25 @@ def test_parts_of_a_series_count_each_call_once(tmp_path: Path) -> None:
     assert (found.rpcs, found.service_map.rpcs_behind_proxies) == (60, 60)
 
 
-def test_hosts_that_differ_in_a_number_are_one_group() -> None:
-    names = {
-        "web-17": "web-*",
-        "web-3": "web-*",
-        "db-1": "db-1",
-        "db": "db",
-        "cart-7d9f8b6c5d-x2x4z": "cart-*",
-        "cart-7d9f8b6c5d-8kq5v": "cart-*",
-        "cart-eu1.example": "cart-eu*.example",
-        "cart-eu2.example": "cart-eu*.example",
-        "10.0.0.1": "10.0.0.1",
-        "10.0.0.2": "10.0.0.2",
-        "[fd00::1]": "[fd00::1]",
-        "[fd00::2]": "[fd00::2]",
-    }
+@pytest.mark.parametrize(
+    ("host", "group"),
+    [
+        ("web-17", "web-*"),
+        ("web-17:443", "web-*:443"),
+        ("db", "db"),
+        ("h2-proxy:80", "h2-proxy:80"),
+        ("cart-7d9f8b6c5d-x2x4z", "cart-*"),
+        ("cart-7d9f8b6c5d-x2x4z:50051", "cart-*:50051"),
+        ("cart-service-tools", "cart-service-tools"),
+        ("cart-eu1.example", "cart-eu*.example"),
+        ("10.0.0.1:443", "10.0.0.1:443"),
+        ("[fd00::1]:443", "[fd00::1]:443"),
+        ("2001", "2001"),
+    ],
+)
+def test_hosts_that_differ_in_a_number_are_one_group(host: str, group: str) -> None:
     with duckdb.connect() as database:
-        database.execute("CREATE TABLE all_t AS SELECT unnest(?) AS client_host, 'web-17' AS server_host", [[*names]])
-        edges._create_groups(database)
-        assert dict(database.execute("FROM host_groups").fetchall()) == names
+        assert database.execute(f"SELECT {edges._group('?')}", [host]).fetchone() == (group,)
 
 
 def test_the_map_lists_what_takes_most_time_or_fails_and_counts_the_rest(tmp_path: Path) -> None:
@@ -218,6 +218,26 @@ def test_the_map_lists_what_takes_most_time_or_fails_and_counts_the_rest(tmp_pat
     assert (first.client, first.clients, first.service) == ("host-*", 10, "shop.v1.Pay")
     assert first.rpcs_per_s == pytest.approx(first.rpcs / 3600)
     assert f"{few.more_edges} more pairs with {few.more_rpcs:,} RPCs" in render(report(str(tmp_path / "dataset"), 3))
+
+
+def test_a_pair_of_few_hosts_names_them(tmp_path: Path) -> None:
+    """Two proxies are a group; behind it, each calls a server of its own."""
+    near, far = (Endpoint("02:00:00:00:00:0a", f"10.0.1.{k}", 41000 + k) for k in (1, 2))
+    proxy = Endpoint("02:00:00:00:00:0b", "10.0.1.9", 8080)
+    (front, back), (front2, back2) = passed_on(request_id), passed_on(request_id)
+    found = report_on(
+        tmp_path,
+        {
+            "edge-1": [(front, *END), (back, *START)],
+            "edge-2": [(front2, near, proxy, "server"), (back2, far, SERVER2, "client")],
+        },
+        {"10.0.0.1": "app", "10.0.1.1": "app", "10.0.1.9": "edge-2", "10.0.1.2": "edge-2"},
+    )
+    assert [(one.client, one.clients, one.server, one.servers, one.proxy) for one in found.service_map.edges] == [
+        ("app", 1, "edge-*:8080", 2, None),
+        ("edge-1", 1, "10.0.0.3:9000", 1, "edge-1:8080"),
+        ("edge-2", 1, "10.0.0.4:9001", 1, "edge-2:8080"),
+    ]
 
 
 def test_addresses_of_one_name_are_one_end(tmp_path: Path) -> None:
@@ -246,4 +266,5 @@ def test_proxies_in_a_circle_are_drawn_once_each() -> None:
     )
     other = replace(edge, client="b", server="c:1", proxy="b:1")
     call = replace(edge, proxy=None, server="d:1")
-    assert list(edges._put_behind([edge, call, other])) == [call, edge, other]
+    listed = [(edge, "b:1", "c:1"), (call, "d:1", ""), (other, "c:1", "b:1")]
+    assert list(edges._put_behind(listed)) == [call, edge, other]
