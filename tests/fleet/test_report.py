@@ -26,6 +26,7 @@ from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fixtures.synthetic.words import S
 from grpcdiag.fleet.answers import html
 from grpcdiag.fleet.answers.against import against
+from grpcdiag.fleet.answers.edges import Unjoined
 from grpcdiag.fleet.answers.losses import Loser
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.answers.terminal import render
@@ -159,6 +160,11 @@ def test_names_do_not_act_in_the_page(both: Path) -> None:
         dataset=bad,
         answers=replace(found.answers, who=bad),
         methods=(replace(found.methods[0], name=bad),),
+        service_map=replace(
+            found.service_map,
+            edges=(replace(found.service_map.edges[0], client=bad, server=bad, service=bad, proxy=bad),),
+            unjoined=Unjoined(host=bad, method=bad, rpcs=3, hosts=1),
+        ),
         causes=(replace(found.causes[0], remedy=bad, worst=replace(found.causes[0].worst, host=bad, title=bad)),),
     )
     page = html.render(hostile)

@@ -23,6 +23,7 @@ from ..edges import Edge
 from ..losses import Case, Cause, Loser
 from ..report import Report, Slot
 from ..terminal import MOST_CHANGES, TITLES, TOO_SHORT, UNCHANGED, list_noted
+from .drawing import draw
 
 MOST_COLUMNS = 240
 """Most columns of the timeline; with more intervals, several share a column."""
@@ -36,7 +37,8 @@ HEADINGS = {"services": "Services", "methods": "Methods", "pairs": "Hosts", "imp
 def render(report: Report) -> str:
     """Render the page as text."""
     own = _Words(report)
-    return _render("fleet.html.j2", report.dataset, report=report, own=own, too_short=TOO_SHORT, meanings=MEANINGS)
+    more = {"own": own, "draw": draw, "too_short": TOO_SHORT, "meanings": MEANINGS}
+    return _render("fleet.html.j2", report.dataset, report=report, **more)
 
 
 def render_against(changes: Against) -> str:
@@ -51,7 +53,8 @@ def render_against(changes: Against) -> str:
 
 
 def _render(template: str, dataset: str, **values: Any) -> str:
-    style, script = page.asset("style.css") + _read_asset("style.css"), page.join_scripts(page.PLAIN_SCRIPTS)
+    strokes = "".join(f".line-{cause} {{ stroke: var(--{cause}); }}\n" for cause in CAUSES)
+    style, script = page.asset("style.css") + _read_asset("style.css") + strokes, page.join_scripts(page.PLAIN_SCRIPTS)
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
     policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
