@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.hops import look
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
@@ -76,6 +77,21 @@ def test_calls_through_a_recorded_proxy_count_as_in_analyze(tmp_path: Path, name
     text, page = " ".join(render(found).split()), html.render(found)
     assert f"└ {back.client} -> {back.server}" in text and "counts once, as its leg before the proxy" in text
     assert f"behind the proxy <bdi>{back.proxy}</bdi>" in page and "counts once, as its leg before the proxy" in page
+
+
+def test_a_compacted_dataset_counts_the_same(tmp_path: Path) -> None:
+    front, back = passed_on(request_id)
+    found = report_on(tmp_path, {"edge-1": [(front, *END), (back, *START)]})
+    fleet("compact", str(tmp_path / "dataset"), "--finished")
+    assert report(str(tmp_path / "dataset")) == found and found.service_map.rpcs_behind_proxies == 6
+
+
+def test_recordings_of_too_many_rpcs_are_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "MOST_RPCS", 11)
+    front, back = passed_on(request_id)
+    found = report_on(tmp_path, {"edge-1": [(front, *END), (back, *START)]})
+    assert found.rpcs == 12 and found.service_map.rpcs_behind_proxies == 0
+    assert found.service_map.unjoined and found.service_map.unjoined.rpcs == 6
 
 
 def test_an_attempt_that_a_proxy_repeats_is_no_failed_call(tmp_path: Path) -> None:
