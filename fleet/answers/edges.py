@@ -135,8 +135,7 @@ def _create_ends(database: Any, name: str, figures: str, table: str) -> None:
         CREATE TEMP TABLE {name} AS
         SELECT * EXCLUDE (proxy), {_group("client_host")} AS client, {_group("server_name")} AS server,
                coalesce({_group("proxy")}, '') AS proxy, proxy AS proxy_name
-        FROM (SELECT client_host, server_host, server_host || regexp_extract(server, ':\\d+$') AS server_name, proxy,
-                     service, {figures} FROM {table} GROUP BY ALL)""")
+        FROM (SELECT client_host, server_host, server_name, proxy, service, {figures} FROM {table} GROUP BY ALL)""")
 
 
 def find_blocked(database: Any) -> Edge | None:

@@ -199,13 +199,12 @@ def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, s
     lost = sums.clipped(" + ".join(f"coalesce(budget.{cause}, 0)::HUGEINT" for cause in WAITING))
     ends = f"""{_name_host("client", "c")} AS client_host, {_name_host("server", "s")} AS server_host,
                {_name_host("proxy", "p")} || regexp_extract(proxy, ':\\d+$') AS proxy,
-               client_host || ' -> ' || server_host || regexp_extract(server, ':\\d+$') AS pair,
-               server, recording,
+               server_host || regexp_extract(server, ':\\d+$') AS server_name,
+               client_host || ' -> ' || server_name AS pair, recording,
                coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
-    names = " ".join(
-        f"LEFT JOIN addresses {short} ON {short}.address = {sums.address(end)}"
-        for end, short in (("client", "c"), ("server", "s"), ("proxy", "p"))
-    )
+    names = f"""LEFT JOIN addresses c ON c.address = client
+               LEFT JOIN addresses s ON s.address = {sums.address("server")}
+               LEFT JOIN addresses p ON p.address = {sums.address("proxy")}"""
     database.execute(f"CREATE TEMP TABLE all_t AS SELECT {sums_of}, {lost} AS lost_ns, {ends} FROM totals a {names}")
     database.execute(
         f"CREATE TEMP TABLE all_l AS SELECT method, client_implementation, step, rpcs, {ends} FROM latencies a {names}"
@@ -216,8 +215,8 @@ def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, s
 
 def _name_host(end: str, short: str) -> str:
     """Make SQL for the host of an end; a loopback address is the recording host's own."""
-    loopback = f"regexp_matches({end}, '^(127\\.|\\[::1\\])')"
-    return f"if({loopback}, a.host, coalesce({short}.host, {sums.address(end)}))"
+    loopback = f"starts_with({end}, '127.') OR starts_with({end}, '[::1]')"
+    return f"CASE WHEN {loopback} THEN a.host ELSE coalesce({short}.host, {sums.address(end)}) END"
 
 
 def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
