@@ -66,7 +66,7 @@ ARROWS = {
     "fleet.recordings": "_core analyzer.decode analyzer.sidecar interruption",
     "fleet.dataset": "analyzer.tables analyzer.model reports.tables fleet.recordings interruption",
     "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
-    "reports.tables fleet.recordings fleet.dataset interruption",
+    "analyzer.hops reports.tables fleet.recordings fleet.dataset interruption",
     "fleet.planning": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines fleet.planning",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "

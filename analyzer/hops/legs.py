@@ -72,12 +72,7 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     """Join the legs of all calls through some proxies; None when no leg can be joined."""
     tables = replace(seen.tables, processes=None)  # a proxy's thread is the server of one leg, the client of another
     rpcs = tables.rpcs
-    fronts = {int(one.front[0]): one.front for one in proxies}
-    behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
-    pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
-    joined = join(rpcs, pairs)
-    for first in fronts:
-        _reject(tables, joined, [one for one in proxies if one.front[0] == first])
+    joined = join_rpcs(tables, proxies)
     if not (joined.parent >= 0).any():
         return None
     messages = _find_messages(seen)
@@ -86,7 +81,7 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
     last[joined.parent[~calls]] = False
     responding = last & (
-        (rpcs.flags & COMPLETE != 0) | ~np.isin(rpcs.connection, np.concatenate(list(fronts.values())))
+        (rpcs.flags & COMPLETE != 0) | ~np.isin(rpcs.connection, np.concatenate([one.front for one in proxies]))
     )
     counted = methods(tables, calls, seen)
 
@@ -108,6 +103,17 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
         responding=responding,
         describe=describe,
     )
+
+
+def join_rpcs(tables: Tables, proxies: Sequence[Proxy]) -> Joined:
+    """Join the RPCs behind some proxies with those before them, of tables with a row per RPC."""
+    fronts = {int(one.front[0]): one.front for one in proxies}
+    behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
+    pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
+    joined = join(tables.rpcs, pairs)
+    for first in fronts:
+        _reject(tables, joined, [one for one in proxies if one.front[0] == first])
+    return joined
 
 
 def select_legs(legs: Legs, chosen: Selection) -> Legs:

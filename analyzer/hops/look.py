@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+import numpy as np
+
 from ..decode.runner import DecodeOptions, Progress, Run
 from ..summary.hops import find_proxies
-from ..tables import Tables, tables_of
+from ..tables import Ints, Tables, tables_of
 
 if TYPE_CHECKING:
     from .legs import Legs
@@ -49,3 +51,15 @@ def find_legs(files: Sequence[str], progress: Progress | None = None, **how: Unp
     from .legs import read_legs
 
     return read_legs(files, proxies, progress, **how)
+
+
+def find_fronts(tables: Tables) -> Ints:
+    """Find for each RPC behind a proxy a connection to that proxy, -1 for others; `tables` need a row per RPC."""
+    fronts = np.full(len(tables.rpcs.connection), -1, dtype=np.int64)
+    proxies = find_proxies(tables)
+    if proxies and not explain_unread(tables, ()):
+        from .legs import join_rpcs
+
+        parent = join_rpcs(tables, proxies).parent
+        fronts[parent >= 0] = tables.rpcs.connection[parent[parent >= 0]]
+    return fronts

@@ -19,6 +19,7 @@ from ..recordings import store
 from ..recordings.credentials import without_credentials
 from .changes import since
 from .days import find_slower
+from .edges import ServiceMap, find_blocked, read_map
 from .losses import WAITING, Case, Cause, Loser
 from .text import Answers, Failing, answers
 
@@ -83,6 +84,7 @@ class Report(Struct, frozen=True, kw_only=True):
     methods: tuple[Loser, ...]
     pairs: tuple[Loser, ...]
     implementations: tuple[Loser, ...]
+    service_map: ServiceMap
     causes: tuple[Cause, ...]
     ways: tuple[Way, ...]
 
@@ -110,6 +112,9 @@ def _report(target: str, contents: Contents, most: int | None, names: Mapping[st
         failed, budget = database.execute(query).fetchone()
         causes = tuple(_read_causes(database, target))
         losers = {name: _read_losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        service_map = read_map(database, most)
+        # the one that lost most, and the one that took most time
+        named = losers["methods"] if most != 1 else _read_losers(database, DIMENSIONS["methods"], 2)
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
             dataset=without_credentials(target),
@@ -128,9 +133,10 @@ def _report(target: str, contents: Contents, most: int | None, names: Mapping[st
             budget=_drop_zeros(budget),
             slots=slots,
             causes=causes,
+            service_map=service_map,
             ways=tuple(_read_delays(database, most)),
             answers=answers(
-                losers["methods"],
+                named,
                 losers["pairs"],
                 causes,
                 _drop_zeros(budget),
@@ -138,6 +144,7 @@ def _report(target: str, contents: Contents, most: int | None, names: Mapping[st
                 len(slots),
                 _find_failing(database),
                 find_slower(database, DIMENSIONS["methods"]),
+                find_blocked(database),
             ),
             services=losers["services"],
             methods=losers["methods"],
@@ -174,12 +181,15 @@ def _fetch_summary(target: str, contents: Contents) -> Iterator[tuple[dict[str, 
         yield {table: str(path) for table, path in made.items()}, folder / "spill"
 
 
-_HOSTS = {"findings": ("host",), "ways": ("client_host", "server_host")}
+_HOSTS = {"findings": ("host",), "ways": ("client_host", "server_host"), "totals": ("host",), "latencies": ("host",)}
 """Columns of the summary with hosts that are shown."""
 
 
 def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Create the tables `t` (totals) and `l` (latencies) with their dimensions, and a view per file."""
+    """Create tables with the dimensions of totals (`t`) and latencies (`l`), and a view per file.
+
+    `all_t` and `all_l` have the RPCs behind proxies, too, whose calls are counted before the proxy.
+    """
     database.execute(
         "CREATE TEMP TABLE given AS SELECT unnest(?) AS key, unnest(?) AS name", [[*given], [*given.values()]]
     )
@@ -195,15 +205,26 @@ def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, s
         database.execute(f"CREATE VIEW {table} AS {query}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
     lost = sums.clipped(" + ".join(f"coalesce(budget.{cause}, 0)::HUGEINT" for cause in WAITING))
-    pair = """coalesce(c.host, client) || ' -> '
-              || coalesce(s.host || ':' || regexp_extract(server, ':(\\d+)$', 1), server) AS pair,
-              coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
-    names = """LEFT JOIN addresses c ON c.address = client
-               LEFT JOIN addresses s ON s.address = regexp_replace(server, ':\\d+$', '')"""
-    database.execute(f"CREATE TEMP TABLE t AS SELECT {sums_of}, {lost} AS lost_ns, {pair} FROM totals a {names}")
+    ends = f"""{_name_host("client", "c")} AS client_host, {_name_host("server", "s")} AS server_host,
+               {_name_host("proxy", "p")} || regexp_extract(proxy, ':\\d+$') AS proxy,
+               server_host || regexp_extract(server, ':\\d+$') AS server_name,
+               client_host || ' -> ' || server_name AS pair, recording,
+               coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
+    names = f"""LEFT JOIN addresses c ON c.address = client
+               LEFT JOIN addresses s ON s.address = {sums.address("server")}
+               LEFT JOIN addresses p ON p.address = {sums.address("proxy")}"""
+    database.execute(f"CREATE TEMP TABLE all_t AS SELECT {sums_of}, {lost} AS lost_ns, {ends} FROM totals a {names}")
     database.execute(
-        f"CREATE TEMP TABLE l AS SELECT method, client_implementation, step, rpcs, {pair} FROM latencies a {names}"
+        f"CREATE TEMP TABLE all_l AS SELECT method, client_implementation, step, rpcs, {ends} FROM latencies a {names}"
     )
+    for table in ("t", "l"):
+        database.execute(f"CREATE VIEW {table} AS FROM all_{table} WHERE proxy IS NULL")
+
+
+def _name_host(end: str, short: str) -> str:
+    """Make SQL for the host of an end; a loopback address is the recording host's own."""
+    loopback = f"starts_with({end}, '127.') OR starts_with({end}, '[::1]')"
+    return f"CASE WHEN {loopback} THEN a.host ELSE coalesce({short}.host, {sums.address(end)}) END"
 
 
 def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
@@ -238,8 +259,8 @@ def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Lose
             rpcs=rpcs,
             failed_rpcs=failed,
             duration_ns=duration,
-            p50_ns=_find_middle(p50),
-            p99_ns=_find_middle(p99),
+            p50_ns=sums.find_middle(p50),
+            p99_ns=sums.find_middle(p99),
             lost_ns=lost,
             cause=max(WAITING, key=budget.__getitem__) if lost else None,
             budget=_drop_zeros(budget),
@@ -280,11 +301,6 @@ def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[
     for name, slot, rpcs, budget in rows:
         found.setdefault(name, []).append((slot, rpcs, budget))
     return found
-
-
-def _find_middle(step: int | None) -> int | None:
-    """Compute the middle of a step of `latencies`, in nanoseconds."""
-    return None if step is None else round(2 ** ((step + 0.5) / sums.STEPS_PER_OCTAVE))
 
 
 def _drop_zeros(budget: Mapping[str, int | None] | None) -> dict[str, int]:

@@ -15,14 +15,27 @@ from ...reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..dataset.sums import SLOT_NS
 from .against import Against, noted
 from .changes import Change
+from .edges import Edge, ServiceMap
 from .losses import Case, Cause, Loser
 from .report import Report, Slot
-from .text import faster, moment, mostly, total
+from .text import (
+    count_hosts,
+    describe_total,
+    faster,
+    format_change,
+    format_signed,
+    margin,
+    moment,
+    mostly,
+    notes_of_map,
+    rate,
+    total,
+)
 
 _BAR = 20
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_CAUSES = 8
-_MOST_CHANGES = 10
+MOST_CHANGES = 10
 _NAME = 48
 """Most characters of a name; the JSON has full names."""
 
@@ -41,6 +54,8 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
 
 def _list_parts(report: Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [*_show_head(report), Text(), *_show_answers(report), *_show_budget(report)]
+    if report.service_map.edges:
+        parts += [Text(), *_show_map(report.service_map, width)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
@@ -65,17 +80,15 @@ def render_against(changes: Against, *, width: int = 100, colour: bool = False) 
     width = max(60, width)
     parts: list[RenderableType] = [
         Text(f"{safe(changes.dataset)} compared with {safe(changes.against)}", style="bold"),
-        *_show_total(changes.every),
+        Text(describe_total(changes.every)),
     ]
-    headings = len(parts)
-    for name, title in TITLES.items():
-        rows = [change for change in getattr(changes, name) if noted(change)]
-        if rows:
-            parts += [Text(), _show_changes(title, rows[:_MOST_CHANGES], width)]
-            if len(rows) > _MOST_CHANGES:
-                parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json lists all", style="dim"))
-    if len(parts) == headings:
-        parts.append(Text("no mean time per RPC differs by more than 10 %"))
+    tables = list_noted(changes)
+    for name, rows in tables.items():
+        parts += [Text(), _show_changes(TITLES[name], rows[:MOST_CHANGES], width)]
+        if len(rows) > MOST_CHANGES:
+            parts.append(Text(f"{len(rows) - MOST_CHANGES:,} more: --json lists all", style="dim"))
+    if not tables:
+        parts.append(Text(UNCHANGED))
     table = _make_table("finding", "before", "now", "lost before", "lost now")
     for change in changes.findings:
         table.add_row(
@@ -154,30 +167,58 @@ _NARROW = 16
 """Least width of names."""
 
 
+def _show_map(found: ServiceMap, width: int) -> Iterator[RenderableType]:
+    """Show who calls whom; edges behind a proxy are indented."""
+    names = ["RPCs/s", "failed", "p50", "p99", "blocked", "main cause"]
+    table, names = _make_figures("who calls whom", names, found.edges, width)
+    for edge in found.edges:
+        name = Text(("└ " if edge.proxy else "") + _shorten(f"{edge.client} -> {edge.server}"))
+        details = ", ".join(filter(None, (edge.service, count_hosts(edge))))
+        name.append(f"\n  {_shorten(details)}", style="dim")
+        cells = {**_format_figures(edge), "RPCs/s": rate(edge.rpcs_per_s)}
+        table.add_row(name, *(cells[column] for column in names))
+    yield table
+    for note in notes_of_map(found):
+        yield Text(safe(note), style="dim")
+
+
 def _show_losers(title: str, losers: Sequence[Loser], report: Report, width: int) -> Table:
     names = ["RPCs", "failed", "time", "p50", "p99", "blocked", "main cause"]
+    table, names = _make_figures(title, names, losers, width)
+    for loser in losers:
+        cause, _ = mostly(loser.budget)
+        name = Text(_shorten(loser.name))
+        for line in _list_details(loser, cause, report):
+            name.append(f"\n  {line}", style="dim")
+        cells = _format_figures(loser)
+        table.add_row(name, *(cells[column] for column in names))
+    return table
+
+
+def _make_figures(
+    title: str, names: Sequence[str], rows: Sequence[Loser | Edge], width: int
+) -> tuple[Table, list[str]]:
+    """Make a table with the columns that fit into the width; return it, and their names."""
     without = {name for least, name in _LEFT_OUT if width < least}
-    if not any(loser.failed_rpcs for loser in losers):
+    if not any(row.failed_rpcs for row in rows):
         without.add("failed")
     names = [name for name in names if name not in without]
     table = _make_table(title, *names)
     table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
-    for loser in losers:
-        cause, share = mostly(loser.budget)
-        name = Text(_shorten(loser.name))
-        for line in _list_details(loser, cause, report):
-            name.append(f"\n  {line}", style="dim")
-        cells: dict[str, RenderableType] = {
-            "RPCs": f"{loser.rpcs:,}",
-            "failed": f"{loser.failed_rpcs:,}",
-            "time": total(loser.duration_ns),
-            "p50": duration(loser.p50_ns),
-            "p99": duration(loser.p99_ns),
-            "blocked": _format_share(loser.lost_ns / max(loser.duration_ns, 1)) if loser.lost_ns else "",
-            "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
-        }
-        table.add_row(name, *(cells[column] for column in names))
-    return table
+    return table, names
+
+
+def _format_figures(row: Loser | Edge) -> dict[str, RenderableType]:
+    cause, share = mostly(row.budget)
+    return {
+        "RPCs": f"{row.rpcs:,}",
+        "failed": f"{row.failed_rpcs:,}",
+        "time": total(row.duration_ns),
+        "p50": duration(row.p50_ns),
+        "p99": duration(row.p99_ns),
+        "blocked": _format_share(row.lost_ns / max(row.duration_ns, 1)) if row.lost_ns else "",
+        "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
+    }
 
 
 def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
@@ -186,7 +227,8 @@ def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
         yield f"blocked by {loser.cause}"
     if loser.since:
         why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
-        yield f"since {_format_time(loser.since.time_ns, report)} {faster(loser.since)}{why}"
+        times = (report.first_time_ns, report.last_time_ns)
+        yield f"since {moment(loser.since.time_ns, times)} ({margin(loser.since, times)}) {faster(loser.since)}{why}"
 
 
 def _format_share(share: float) -> str:
@@ -257,24 +299,13 @@ def _show_delays(report: Report) -> Table:
     return table
 
 
-def _show_total(every: Change) -> Iterator[RenderableType]:
-    if every.before_ns is None or every.after_ns is None:
-        return
-    text = f"{count(every.rpcs, 'RPC')}, {every.rpcs_before:,} before: {duration(every.after_ns)} each, "
-    text += f"{duration(every.before_ns)} before ({_format_change(every)})"
-    if every.cause and every.cause_ns:
-        text += f"; {every.cause} changed most ({_format_signed(every.cause_ns)})"
-    yield Text(text)
+UNCHANGED = "no mean time per RPC differs by more than 10 %"
 
 
-def _format_change(change: Change) -> str:
-    if change.before_ns is None or change.after_ns is None:
-        return "new" if change.before_ns is None else "gone"
-    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
-
-
-def _format_signed(ns: int) -> str:
-    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+def list_noted(changes: Against) -> dict[str, list[Change]]:
+    """List the changes of each table that are large enough, without empty tables."""
+    found = {name: [change for change in getattr(changes, name) if noted(change)] for name in TITLES}
+    return {name: rows for name, rows in found.items() if rows}
 
 
 _CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
@@ -291,10 +322,10 @@ def _show_changes(title: str, changes: Sequence[Change], width: int) -> Table:
             "RPCs": f"{change.rpcs:,}",
             "before": duration(change.before_ns),
             "now": duration(change.after_ns),
-            "change": _format_change(change),
+            "change": format_change(change),
             "p99 before": duration(change.p99_before_ns),
             "p99 now": duration(change.p99_ns),
-            "main cause": Text(f"{change.cause} {_format_signed(change.cause_ns)}" if change.cause_ns else ""),
+            "main cause": Text(f"{change.cause} {format_signed(change.cause_ns)}" if change.cause_ns else ""),
         }
         table.add_row(Text(_shorten(change.name)), *(cells[name] for name in names))
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from ...analyzer.model.text import count, duration
 from ...reports.shared.causes import name_cause
-from .changes import Since
+from .changes import Change, Since
 from .losses import WAITING
 
 if TYPE_CHECKING:
     from .days import Slower
+    from .edges import Edge, ServiceMap
     from .losses import Cause, Loser
 
 _MUCH = 0.05
@@ -60,13 +61,20 @@ def answers(
     slots: int,
     failing: Failing | None = None,
     slower: Slower | None = None,
+    behind: Edge | None = None,
 ) -> Answers:
-    """Write the answers; methods and pairs must be in the order of the report."""
+    """Write the answers; methods and pairs must be in the order of the report.
+
+    `behind` is the edge behind a proxy that was blocked longest.
+    """
     when = _say_since_when(methods, causes, since, slots)
+    who = [_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING))]
+    if behind and behind.lost_ns >= _MUCH * sum(budget.values()):
+        who.append(_say_what_was_blocked_behind(behind))
     return Answers(
         fails=_say_what_fails(failing) if failing else None,
         slower=_say_what_got_slower(slower) if slower else None,
-        who=_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING)),
+        who=" ".join(who),
         why=_say_why(causes, budget),
         since=when,
     )
@@ -76,7 +84,9 @@ def _say_what_fails(failing: Failing) -> str:
     share = failing.failed_rpcs / failing.rpcs
     where = f"all on {failing.pair}"
     if failing.pairs > 1:
-        where = f"on {failing.pairs:,} pairs of hosts, most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
+        where = f"on {failing.pairs:,} pairs of hosts"
+        if failing.failed_rpcs_of_pair * failing.pairs > failing.failed_rpcs:
+            where += f", most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
     return (
         f"{failing.method}: {failing.failed_rpcs:,} of {count(failing.rpcs, 'RPC')} failed ({share:.0%}), {where}; "
         f"the first after {moment(failing.first_time_ns)} UTC."
@@ -85,7 +95,7 @@ def _say_what_fails(failing: Failing) -> str:
 
 def _say_what_got_slower(slower: Slower) -> str:
     times = slower.after_ns / max(slower.before_ns, 1)
-    when = f", since {moment(slower.since.time_ns)} UTC" if slower.since else ""
+    when = f", {began(slower.since)}" if slower.since else ""
     cause = f" {slower.cause} grew most." if slower.cause else ""
     share = "Most" if slower.share > 0.5 else f"{slower.share:.0%}"
     where = f" {share} of the additional time is on {slower.pair}." if slower.share >= _MUCH else ""
@@ -116,6 +126,14 @@ def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser], lost_ns:
             f"{share:.0%} of it {name_cause(cause)}."
         )
     return " ".join(sentences)
+
+
+def _say_what_was_blocked_behind(edge: Edge) -> str:
+    cause = max(WAITING, key=lambda name: edge.budget.get(name, 0))
+    return (
+        f"Behind the proxy {edge.proxy}, RPCs to {edge.server} were blocked for {total(edge.lost_ns)} of their "
+        f"{total(edge.duration_ns)} ({cause}); before it, this time counts as the server's."
+    )
 
 
 def _say_why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
@@ -151,11 +169,64 @@ def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Si
     if since:
         sentences.append(f"All RPCs together: {changed(since)}.")
     if not sentences:
-        sentences.append("The time per RPC did not change at a single moment.")
+        sentences.append("No moment is certain at which the time per RPC changed.")
     grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
     if grave:
         sentences.append(f"{grave[0].id} was first seen at {moment(grave[0].first_time_ns)} UTC.")
     return " ".join(sentences)
+
+
+def count_hosts(edge: Edge) -> str:
+    """Say how many clients and servers an edge has, if there are several."""
+    hosts = ((edge.clients, "client"), (edge.servers, "server"))
+    return ", ".join(count(number, what) for number, what in hosts if number > 1)
+
+
+def notes_of_map(found: ServiceMap) -> Iterator[str]:
+    """Say what the map does not show, and how it counts calls through proxies."""
+    if found.more_edges:
+        yield f"{count(found.more_edges, 'more pair')} with {count(found.more_rpcs, 'RPC')}: --limit 0 lists all."
+    if found.rpcs_behind_proxies:
+        yield (
+            f"Legs behind a proxy (└): {count(found.rpcs_behind_proxies, 'RPC')}. In all other figures, each of their "
+            "calls counts once, as its leg before the proxy."
+        )
+    if one := found.unjoined:
+        others = f", and {count(one.hosts - 1, 'other host')} like it" if one.hosts > 1 else ""
+        yield (
+            f"{one.host} serves {one.method} and calls it, too ({count(one.rpcs, 'RPC')}){others}. If it passes calls "
+            "on, they count twice: legs are joined only if one recording has both."
+        )
+
+
+def rate(per_s: float | None) -> str:
+    """Format a number of RPCs per second."""
+    if per_s is None:
+        return ""
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:.2g}"
+
+
+def describe_total(every: Change) -> str:
+    """Describe how the mean time of all RPCs changed since another dataset."""
+    if every.before_ns is None or every.after_ns is None:
+        return f"{count(every.rpcs, 'RPC')}; before, {count(every.rpcs_before, 'RPC')}."
+    text = (
+        f"{count(every.rpcs, 'RPC')} took {duration(every.after_ns)} each; before, {count(every.rpcs_before, 'RPC')} "
+        f"took {duration(every.before_ns)} each ({format_change(every)})."
+    )
+    return f"{text} {every.cause} changed most ({format_signed(every.cause_ns)})." if every.cause_ns else text
+
+
+def format_change(change: Change) -> str:
+    """Format the change of the mean time as a share of the time before."""
+    if change.before_ns is None or change.after_ns is None:
+        return "new" if change.before_ns is None else "gone"
+    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+
+
+def format_signed(ns: int) -> str:
+    """Format a difference of durations with its sign."""
+    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
 
 
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
@@ -166,7 +237,23 @@ def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
 
 def changed(change: Since) -> str:
     """Describe a change: its time, its factor, and the cause that changed most."""
-    return f"since {moment(change.time_ns)} UTC, RPCs are {faster(change)}; {change.cause} changed most"
+    return f"{began(change)}, RPCs are {faster(change)}; {change.cause} changed most"
+
+
+def began(change: Since) -> str:
+    """Say when a change was, how exactly this is known, and how often chance alone shows one as clear."""
+    often = 1 / change.chance
+    digits = 10 ** (len(str(int(often))) - 1)
+    chance = "less than 1 in 1,000" if often >= 1000 else f"about 1 in {int(often / digits) * digits:,}"
+    return f"since {moment(change.time_ns)} UTC ({margin(change)}; by chance: {chance})"
+
+
+def margin(change: Since, among: tuple[int | None, int | None] | None = None) -> str:
+    """Format how exactly the time of a change is known."""
+    within = max(change.time_ns - change.earliest_ns, change.latest_ns - change.time_ns)
+    if within < 3_600_000_000_000:
+        return f"± {within // 60_000_000_000} min"
+    return f"between {moment(change.earliest_ns, among)} and {moment(change.latest_ns, among)}"
 
 
 def faster(change: Since) -> str:

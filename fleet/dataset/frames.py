@@ -32,18 +32,21 @@ def divided(
     host: str,
     marks: Sequence[Marks] | None = None,
     open_at_end: Tables | None = None,
+    fronts: Ints | None = None,
 ) -> Iterator[tuple[str, str, bool, Pieces]]:
     """Yield table, hour, whether rows were open at the end, and rows, for all that have rows.
 
+    `fronts` has, for RPCs behind a proxy whose calls are joined, a connection to that proxy, and -1 for others.
     `open_at_end` has the rows of `tables` that were open at the end of a file behind which others may come.
     """
     waits, rpcs = tables.waits, tables.rpcs
+    proxies = _name_proxies(tables, fronts if fronts is not None else np.full(len(rpcs.stream), -1))
     is_open = (
         (_find_open(rpcs, open_at_end.rpcs), _find_open(waits, open_at_end.waits)) if open_at_end else (None, None)
     )
     for table, times, which, make in (
         ("connections", tables.connections.first_time_ns, None, _all(lambda: connections(tables, marks))),
-        ("rpcs", rpcs.start_time_ns, is_open[0], lambda at: _rpcs(tables, at)),
+        ("rpcs", rpcs.start_time_ns, is_open[0], lambda at: _rpcs(tables, proxies, at)),
         ("waits", waits.start_time_ns, is_open[1], lambda at: _waits(tables, at)),
         ("problems", tables.problems.time_ns, None, _all(lambda: rows.problems(tables))),
     ):
@@ -143,12 +146,20 @@ def connections(tables: Tables, marks: Sequence[Marks] | None) -> Frame:
     return Frame({**rows.connections(tables).columns, **more, "marks": listed})
 
 
-def _rpcs(tables: Tables, at: Ints) -> Iterator[Frame]:
+def _name_proxies(tables: Tables, fronts: Ints) -> Texts:
+    """Make the column with the proxy, as `address:port`, behind which an RPC is."""
+    connections, codes = np.unique(fronts, return_inverse=True)
+    names = [tables.server(one) if one >= 0 else None for one in connections.tolist()]
+    return Texts(codes.astype(np.uint32), names)
+
+
+def _rpcs(tables: Tables, proxies: Texts, at: Ints) -> Iterator[Frame]:
     r = tables.rpcs
     at = at[np.lexsort((r.stream[at], r.start_time_ns[at], r.connection[at]))]
     for some in _some(at):
         part = replace(tables, rpcs=take_rows(r, some), deadlines=tables.deadlines[some])
-        yield rows.rpcs(part, tables.rpc_budgets[some])
+        frame = rows.rpcs(part, tables.rpc_budgets[some])
+        yield Frame({**frame.columns, "proxy": proxies.take(some)})
 
 
 def _waits(tables: Tables, at: Ints) -> Iterator[Frame]:

@@ -110,6 +110,11 @@ def read(dataset: str, series: Iterable[str]) -> dict[str, Head]:
     return found
 
 
+def exist(dataset: str) -> bool:
+    """Check whether any series has a head. Raises StoreError."""
+    return any(url.endswith(".json") for url in store.names(url_of(dataset, "")))
+
+
 class _Written(Struct, frozen=True):
     """The property of heads of all versions."""
 

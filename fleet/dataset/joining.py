@@ -127,12 +127,18 @@ def agreed(rpcs: str) -> str:
 
 
 def counted_twice(rpcs: str) -> str:
-    """Make SQL for the RPCs of `b` that are also in `a`, by the rows of `agreed` in the table `pairs`."""
+    """Make SQL for the RPCs of `b` that are also in `a`, by the rows of `agreed` in the table `pairs`.
+
+    If only `b` shows that an RPC is behind a proxy, it is the one of `a` that is left out.
+    """
     return f"""
-        SELECT DISTINCT b_recording AS recording, b_connection AS connection, stream
-        FROM pairs p
-        JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection
-        SEMI JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection AND a.stream = b.stream"""
+        SELECT DISTINCT if(turned, a_recording, b_recording) AS recording,
+               if(turned, a_connection, b_connection) AS connection, stream
+        FROM (
+            SELECT p.*, b.stream, a.proxy IS NULL AND b.proxy IS NOT NULL AS turned
+            FROM pairs p
+            JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection
+            JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection AND a.stream = b.stream)"""
 
 
 def ends(rpcs: str, hosts: str) -> str:

@@ -18,9 +18,12 @@ TABLES = ("recordings", "addresses", "totals", "latencies", "findings", "ends", 
 FOLDER = "_summary"
 
 _TOTAL_KEYS = (
-    "host, recording, slot_time_ns, method, client, server, client_implementation, server_implementation, vantage"
+    "host, recording, slot_time_ns, method, client, server, client_implementation, server_implementation, vantage, "
+    "proxy"
 )
-_STEP_KEYS = "host, recording, method, client, server, client_implementation, server_implementation, vantage, step"
+_STEP_KEYS = (
+    "host, recording, method, client, server, client_implementation, server_implementation, vantage, proxy, step"
+)
 _MEMORY = "2GB"
 _READ_AT_ONCE = 5_000
 """Markers read at once."""
@@ -34,14 +37,15 @@ EMPTY: Mapping[str, str] = {
     "rpcs": "SELECT NULL::VARCHAR recording, NULL::BIGINT AS connection, NULL::BIGINT stream, NULL::VARCHAR method,"
     " 0::BIGINT start_time_ns, 0::BIGINT duration_ns, NULL::VARCHAR status, false complete, false touches_gap, "
     "0::BIGINT request_messages, 0::BIGINT response_messages, 0::BIGINT request_bytes, 0::BIGINT response_bytes,"
-    f" {sums.budget('0::BIGINT')} AS budget WHERE false",
+    f" NULL::VARCHAR proxy, {sums.budget('0::BIGINT')} AS budget WHERE false",
     "totals": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
     "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
-    "0::BIGINT slot_time_ns, 0::BIGINT rpcs, 0::BIGINT failed_rpcs, 0::BIGINT duration_ns, 0::BIGINT longest_ns, "
+    "NULL::VARCHAR proxy, 0::BIGINT slot_time_ns, 0::BIGINT rpcs, 0::BIGINT failed_rpcs, 0::BIGINT duration_ns, "
+    "0::BIGINT longest_ns, "
     f"{sums.budget('0::BIGINT')} AS budget WHERE false",
     "latencies": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
     "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
-    "0::SMALLINT step, 0::BIGINT rpcs WHERE false",
+    "NULL::VARCHAR proxy, 0::SMALLINT step, 0::BIGINT rpcs WHERE false",
     "findings": "SELECT NULL::VARCHAR recording, 0::BIGINT finding, NULL::VARCHAR id, NULL::VARCHAR title, "
     "NULL::VARCHAR severity, NULL::VARCHAR confidence, 0::BIGINT lost_ns, 0::DOUBLE share, "
     "NULL::BIGINT[] connections, NULL::VARCHAR[] methods, NULL::VARCHAR part_of, NULL::VARCHAR explanation, "

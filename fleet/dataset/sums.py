@@ -17,7 +17,7 @@ SLOT_NS = 300_000_000_000
 STEPS_PER_OCTAVE = 4
 """Steps of `latencies` per doubling of the duration: a quantile is exact within 19 %."""
 
-_KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage"
+_KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage, proxy"
 
 
 def budget(of: str = "coalesce(total_ns(budget.{cause}), 0)", causes: Sequence[str] = CAUSES) -> str:
@@ -34,7 +34,7 @@ def clipped(nanoseconds: str) -> str:
 def rpcs_of_connections(rpcs: str, connections: str) -> str:
     """Make SQL for RPCs that have a duration, with columns of their connections."""
     return f"""
-        SELECT r.recording, r.method, r.start_time_ns, r.duration_ns, r.status, r.complete, r.budget,
+        SELECT r.recording, r.method, r.start_time_ns, r.duration_ns, r.status, r.complete, r.budget, r.proxy,
                {address("c.client")} AS client, c.server, c.client_implementation, c.server_implementation, c.vantage
         FROM {rpcs} r JOIN {connections} c USING (recording, connection)
         WHERE r.duration_ns IS NOT NULL"""
@@ -59,6 +59,11 @@ def latencies(rpcs: str) -> str:
     return f"""
         SELECT {_KEYS}, floor({STEPS_PER_OCTAVE} * log2(greatest(duration_ns, 1)))::SMALLINT AS step, count(*) AS rpcs
         FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
+
+
+def find_middle(step: int | None) -> int | None:
+    """Compute the middle of a step of `latencies`, in nanoseconds."""
+    return None if step is None else round(2 ** ((step + 0.5) / STEPS_PER_OCTAVE))
 
 
 def add_host(query: str, host: str) -> str:

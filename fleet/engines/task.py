@@ -285,11 +285,12 @@ def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dic
     counts: dict[str, int] = defaultdict(int)
     if read.tables is None:
         return written, counts
+    from ...analyzer.hops.look import find_fronts
     from ..dataset.frames import divided
 
     host, recording = task.recording.host, task.recording.id
     stem = f"{recording}.{task.version}"
-    parts = divided(read.tables, read.analysis, recording, host, read.marks, read.open_at_end)
+    parts = divided(read.tables, read.analysis, recording, host, read.marks, read.open_at_end, find_fronts(read.tables))
     for number, (table, hour, is_open, pieces) in enumerate(parts):
         path = scratch / f"{number}.parquet"
         counts[table] += _parquet(table, pieces(), path)

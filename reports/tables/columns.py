@@ -170,6 +170,7 @@ _OF_FLEETS: Mapping[str, str] = {
     "client_sequence": "TCP sequence number of the client's first byte",
     "server_sequence": "TCP sequence number of the server's first byte",
     "marks": "sequence and acknowledgement numbers of some packets, to recognise the connection in another recording",
+    "proxy": "address:port of the proxy behind which it is, if its call is counted before the proxy; else null",
     "remedy": "what to do first: the implementation or host, and the setting",
 }
 """Columns that tables have only in the dataset of a fleet."""

@@ -19,6 +19,7 @@ from support import REPOSITORY, recorded
 from typer.testing import CliRunner
 
 from grpcdiag.cli import app
+from grpcdiag.fleet.dataset import catalog, summary
 from grpcdiag.fleet.dataset.catalog import TABLES
 from grpcdiag.fleet.engines import Work
 from grpcdiag.fleet.engines.task import Outcome, Task
@@ -170,3 +171,13 @@ def children(pid: int) -> list[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
+
+
+def change_sums(dataset: Path, replaced: str) -> None:
+    """Write the sums of RPCs anew with columns replaced, and the summary of the dataset."""
+    with duckdb.connect() as database:
+        for path in (dataset / "totals").rglob("*.parquet"):
+            database.execute(f"CREATE OR REPLACE TEMP TABLE read AS FROM '{path}'")
+            database.execute(f"COPY (SELECT * REPLACE ({replaced}) FROM read) TO '{path}'")
+    shutil.rmtree(dataset / "_summary")
+    summary.write(str(dataset), catalog.read_contents(str(dataset)))

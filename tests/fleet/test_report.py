@@ -8,21 +8,25 @@ import shlex
 import shutil
 from html import escape
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import fleet
+from fleets import Inline, change_sums, fleet, split
 from msgspec.structs import replace
 from support import REPOSITORY, grpcdiag, recorded
+from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.two_captures import rpc_budgets
+from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fixtures.synthetic.words import S
 from grpcdiag.fleet.answers import html
-from grpcdiag.fleet.answers.changes import since
+from grpcdiag.fleet.answers.against import against
+from grpcdiag.fleet.answers.edges import Unjoined
 from grpcdiag.fleet.answers.losses import Loser
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.answers.terminal import render
@@ -67,7 +71,7 @@ def test_a_dataset_of_a_version_without_a_cause_reads(
     ]
     lacking = 0
     for path in written:
-        frame = pl.read_parquet(path, hive_partitioning=False).drop("verdict", "explanation", strict=False)
+        frame = pl.read_parquet(path, hive_partitioning=False).drop("verdict", "explanation", "proxy", strict=False)
         if "budget" in frame.columns:
             kept = [field.name for field in frame.schema["budget"].fields if field.name != cause]  # type: ignore[attr-defined]
             kept_fields = [pl.col("budget").struct.field(name) for name in kept]
@@ -156,6 +160,11 @@ def test_names_do_not_act_in_the_page(both: Path) -> None:
         dataset=bad,
         answers=replace(found.answers, who=bad),
         methods=(replace(found.methods[0], name=bad),),
+        service_map=replace(
+            found.service_map,
+            edges=(replace(found.service_map.edges[0], client=bad, server=bad, service=bad, proxy=bad),),
+            unjoined=Unjoined(host=bad, method=bad, rpcs=3, hosts=1),
+        ),
         causes=(replace(found.causes[0], remedy=bad, worst=replace(found.causes[0].worst, host=bad, title=bad)),),
     )
     page = html.render(hostile)
@@ -163,6 +172,15 @@ def test_names_do_not_act_in_the_page(both: Path) -> None:
     assert page.count("&lt;script&gt;") >= 6
     text = render(hostile)
     assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_names_do_not_act_in_the_page_of_changes(both: Path) -> None:
+    bad = "<script>alert(1)</script>\x1b[31m\u202e"
+    found = against(report(str(both), None), replace(report(str(both), None), dataset=bad, methods=()))
+    hostile = replace(found, methods=(replace(found.methods[0], name=bad),))
+    page = html.render_against(hostile)
+    assert page.count("<script") == 1 and "\x1b" not in page and "\u202e" not in page
+    assert page.count("&lt;script&gt;") == 2
 
 
 def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
@@ -186,7 +204,8 @@ def test_the_three_questions_have_answers(shop: str) -> None:
     told = report(shop).answers
     assert told.who.startswith("/shop.v1.Pay/List3 was blocked longest")
     assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
-    assert told.since and "since 2026-07-01 10:30 UTC, RPCs are" in told.since and "congestion_window" in told.since
+    assert told.since and "congestion_window changed most" in told.since
+    assert "since 2026-07-01 10:30 UTC (± 5 min; by chance: about 1 in 500), RPCs are" in told.since
 
 
 @pytest.mark.parametrize(("others", "told"), [(0, True), (3, True), (4, False)])
@@ -241,7 +260,17 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert (finding["findings_before"], finding["findings"]) == (0, 1)
     out, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"))
     assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
-    assert "congestion_window changed most (+164 ms)" in " ".join(out.split())
+    told = "5 RPCs took 411 ms each; before, 5 RPCs took 248 ms each (+65%). congestion_window changed most (+164 ms)."
+    assert told in " ".join(out.split())
+    page, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"), "--html")
+    assert told in page and 'class="verdict warning"' in page
+    assert "/lab.v1.Lab/Echo</bdi></th>" in page and "congestion_window +164 ms" in page
+    assert re.search(r"slow-start-after-idle</th><td class=\"n\">0</td><td class=\"n\">1</td>", page)
+    assert "default-src 'none'" in page and page.count("<script") == 1
+    back, _ = fleet("report", str(tmp_path / "dataset"), "--against", str(both), "--html")
+    assert 'class="verdict fine"' in back and "congestion_window -164 ms" in back
+    same, _ = fleet("report", str(both), "--against", str(both), "--html")
+    assert "no mean time per RPC differs by more than 10 %" in same and "<h2>Methods</h2>" not in same
 
 
 def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
@@ -265,19 +294,6 @@ def test_recordings_without_rpcs_have_a_report(tmp_path: Path) -> None:
     for text in (render(found), html.render(found)):
         assert "198,380 bytes are TLS" in text and "of RPC time went" not in text
     fleet("report", str(tmp_path / "dataset"), "--against", str(tmp_path / "dataset"))
-
-
-def test_time_that_goes_up_and_down_has_no_since() -> None:
-    causes = dict.fromkeys(
-        ("client", "server", "network", "transmission", "congestion_window", "receive_window", "stream_window"), 0
-    ) | dict.fromkeys(
-        ("connection_window", "loss_recovery", "delayed_ack", "head_of_line", "network_queue", "peer_unreachable"), 0
-    )
-    history = [
-        (slot, 100, causes | {"capture_gap": 0, "unexplained": 0, "server": 100 * (1 + slot % 2)}) for slot in range(12)
-    ]
-    assert since(history) is None
-    assert since(history[:1]) is None
 
 
 def test_what_is_no_dataset_is_told(tmp_path: Path) -> None:
@@ -337,6 +353,44 @@ def test_rpcs_that_the_end_of_a_series_cuts_have_not_failed(tmp_path: Path) -> N
     assert rows.filter(~pl.col("complete")).height == 2 and found.rpcs > 2
     assert not found.failed_rpcs and found.answers.fails is None
     assert "what fails" not in render(found)
+
+
+@pytest.mark.parametrize("missing", range(6))
+def test_rpcs_that_a_missing_file_cuts_have_not_failed(tmp_path: Path, missing: int) -> None:
+    """Analyzed at once, and file after file; every RPC of the capture went well."""
+    split(Path(recorded("max-concurrent-streams.pcap")).read_bytes(), tmp_path, "eth0.pcap", 6)
+    pieces = sorted(tmp_path.glob("eth0.pcap*"))
+    del pieces[missing]
+    for name, groups in (("once", [pieces]), ("grown", [[piece] for piece in pieces])):
+        (tmp_path / name / "web-1").mkdir(parents=True)
+        for some in groups:
+            for piece in some:
+                shutil.copy(piece, tmp_path / name / "web-1" / piece.name)
+            assert command_code(tmp_path / name, tmp_path / f"{name}.dataset") in (0, 4)
+        found = report(str(tmp_path / f"{name}.dataset"))
+        assert found.rpcs and not found.failed_rpcs and found.answers.fails is None
+
+
+def command_code(captures: Path, dataset: Path) -> int:
+    """The exit code of `fleet analyze`: 4 as long as no file has RPCs."""
+    with patch("grpcdiag.fleet.engines.engine", lambda *_: Inline()):
+        return CliRunner().invoke(app, ["fleet", "analyze", str(captures), "-o", str(dataset)]).exit_code
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_the_headline_does_not_depend_on_the_rows_listed(shop: str, most: int) -> None:
+    """Also where the method that was blocked longest is not the one that takes most time."""
+    assert report(shop, most).answers == report(shop, None).answers
+
+
+def test_one_row_is_enough_for_both_methods_of_the_headline(tmp_path: Path) -> None:
+    rows(tmp_path / "dataset", 4_000, 4)
+    more = "if(method = '/shop.v1.Cart/Get0', 9 * duration_ns, 0)"
+    budget = f"struct_update(budget, server := (budget.server + {more})::BIGINT) AS budget"
+    change_sums(tmp_path / "dataset", f"(duration_ns + {more})::BIGINT AS duration_ns, {budget}")
+    told = report(str(tmp_path / "dataset"), 1).answers
+    assert told == report(str(tmp_path / "dataset"), None).answers
+    assert "was blocked longest" in told.who and "/shop.v1.Cart/Get0 takes most time" in told.who
 
 
 def test_hosts_have_the_names_that_are_given(both: Path, tmp_path: Path) -> None:

@@ -17,31 +17,56 @@ from ....reports.html import page, said
 from ....reports.shared.causes import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
+from ..against import Against
+from ..changes import Since
+from ..edges import Edge
 from ..losses import Case, Cause, Loser
 from ..report import Report, Slot
-from ..terminal import TITLES, TOO_SHORT
+from ..terminal import MOST_CHANGES, TITLES, TOO_SHORT, UNCHANGED, list_noted
+from .drawing import draw
 
 MOST_COLUMNS = 240
 """Most columns of the timeline; with more intervals, several share a column."""
 HEIGHT = 100
 
 
+HEADINGS = {"services": "Services", "methods": "Methods", "pairs": "Hosts", "implementations": "Clients"}
+"""Headings of the sections with tables."""
+
+
 def render(report: Report) -> str:
     """Render the page as text."""
-    style, script = page.asset("style.css") + _read_asset("style.css"), page.join_scripts(page.PLAIN_SCRIPTS)
+    own = _Words(report)
+    more = {"own": own, "draw": draw, "too_short": TOO_SHORT, "meanings": MEANINGS}
+    return _render("fleet.html.j2", report.dataset, report=report, **more)
+
+
+def render_against(changes: Against) -> str:
+    """Render the page of what changed since another dataset as text."""
+    tables = list_noted(changes)
+    slower = any(
+        (change.after_ns or 0) > (change.before_ns or change.after_ns or 0) for change in tables.get("methods", ())
+    )
+    severity = "warning" if slower else "fine"
+    more = {"severity": severity, "most": MOST_CHANGES, "unchanged": UNCHANGED}
+    return _render("against.html.j2", changes.dataset, changes=changes, tables=tables, **more)
+
+
+def _render(template: str, dataset: str, **values: Any) -> str:
+    strokes = "".join(f".line-{cause} {{ stroke: var(--{cause}); }}\n" for cause in CAUSES)
+    style, script = page.asset("style.css") + _read_asset("style.css") + strokes, page.join_scripts(page.PLAIN_SCRIPTS)
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
     policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
         page.environment(_LOADER)
-        .get_template("fleet.html.j2")
+        .get_template(template)
         .render(
-            report=report,
+            **values,
+            dataset=dataset,
             said=said,
             words=words,
-            own=_Words(report),
             titles=TITLES,
-            too_short=TOO_SHORT,
-            meanings=MEANINGS,
+            headings=HEADINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),
@@ -56,7 +81,8 @@ def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-_LOADER = FunctionLoader(lambda name: _read_asset(name) if name == "fleet.html.j2" else None)
+_TEMPLATES = ("frame.html.j2", "fleet.html.j2", "against.html.j2")
+_LOADER = FunctionLoader(lambda name: _read_asset(name) if name in _TEMPLATES else None)
 
 
 class _Words:
@@ -76,6 +102,10 @@ class _Words:
         """Format a time, without the date if the whole report is on one day."""
         return words.moment(time_ns, (self._report.first_time_ns, self._report.last_time_ns))
 
+    def margin(self, change: Since) -> str:
+        """Format how exactly the time of a change is known."""
+        return words.margin(change, (self._report.first_time_ns, self._report.last_time_ns))
+
     def span(self) -> str:
         """Format the time range of the dataset."""
         first, last = self._report.first_time_ns, self._report.last_time_ns
@@ -88,7 +118,7 @@ class _Words:
         first, last = self.moment(cause.first_time_ns), self.moment(cause.last_time_ns)
         return f"{first} to {last}" if first != last else f"at {first}"
 
-    def parts(self, loser: Loser) -> list[dict[str, Any]]:
+    def parts(self, loser: Loser | Edge) -> list[dict[str, Any]]:
         """List the time by cause, for a bar."""
         return said.parts(loser.budget)
 

@@ -325,7 +325,7 @@ def report(
         str | None, typer.Option("--against", metavar="DATASET2", help="Report what changed since that dataset.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    as_html: Annotated[bool, typer.Option("--html", help="Write an HTML page; not with --against.")] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Write an HTML page.")] = False,
     names: Annotated[
         Path | None,
         typer.Option(
@@ -339,8 +339,8 @@ def report(
     color: Color = When.auto,
 ) -> None:
     """Report what is slow, why and since when, over all recordings of a dataset."""
-    if as_html and (as_json or against):
-        fail("--html cannot be combined with --json or --against", 2)
+    if as_html and as_json:
+        fail("--html cannot be combined with --json", 2)
     with _handle_errors():
         from ..fleet.answers import terminal
         from ..fleet.answers.against import against as compared
@@ -357,7 +357,7 @@ def report(
     if as_html:
         from ..fleet.answers import html
 
-        write(html.render(found), output)
+        write(html.render_against(changes) if changes else html.render(found), output)
         return
     width, colour = columns(output, 120), coloured(output)
     if changes:
