@@ -18,6 +18,9 @@ The set-up lasts from the SYN to the first request HEADERS. Connections that wai
 early and are left out. It is a warning when the set-up is large compared with all RPC time of the capture: a health
 check with its own connection next to busy traffic is not.
 
+Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
+choice. The report says so then, and does not ask for another use of channels.
+
 When it cannot tell
 -------------------
 For connections that began before the capture, or inside TLS that is not decrypted. Several clients behind one
@@ -33,7 +36,7 @@ What to do
 ----------
 Create the channel once and share it: channels and stubs are safe to use from many threads in every implementation.
 Do not close it after a call. Where a proxy or firewall between closes idle connections, keep them open with a
-keepalive that the server permits.
+keepalive that the server permits. Where the server ends them, look for its limit on requests or age, or for its error.
 
 References
 ----------
@@ -171,12 +174,15 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     setup = float(np.median(churn.setup_ns))
     per = float(table.rpcs[churn.connections].mean())
     first = int(churn.connections[0])
+    ended = _count_ended_by_server(tables, churn.connections)
+    by_server = 2 * ended > count
     client, server = host(tables, first, 0), host(tables, first, 1)
     trips = _measure_round_trips(tables, churn)
     words = (
         f"{client} opened {count:,} connections to {server} for {per:.1f} RPCs each, at most {churn.at_once} at once. "
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
+        f"{f' {server} ended {ended:,} of the connections.' if ended else ''}"
     )
     return Finding(
         id=ID,
@@ -189,7 +195,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
             e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)
         ),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
-        remedies=seen_first(tables, (first,), 0, REMEDIES),
+        remedies=_ENDED if by_server else seen_first(tables, (first,), 0, REMEDIES),
         references=(
             "https://grpc.io/docs/guides/performance/",
             "https://github.com/grpc/grpc-java/issues/4559",
@@ -197,9 +203,20 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{client} opened {count:,} connections for {per:.1f} RPCs each, and setting them up took "
-            f"{churn.share:.0%} of the time: create one channel and keep it."
+            f"{churn.share:.0%} of the time: {f'find out why {server} ends them' if by_server else _ADVICE}."
         ),
     )
+
+
+def _count_ended_by_server(tables: Tables, connections: Ints) -> int:
+    """Count the connections that the server ended first: by a GOAWAY, or without one by its FIN or RST."""
+    goaways, table = tables.goaways, tables.connections
+    by = table.closed_by.copy()
+    closed = table.closed_time_ns[goaways.connection]
+    rows = np.flatnonzero((closed < 0) | (goaways.time_ns <= closed))
+    latest_first = rows[np.argsort(-goaways.packet[rows].astype(np.int64), kind="stable")]
+    by[goaways.connection[latest_first]] = goaways.direction[latest_first]  # the first GOAWAY is written last
+    return int((by[connections] == 1).sum())
 
 
 def _measure_round_trips(tables: Tables, churn: _Churn) -> float:
@@ -213,6 +230,7 @@ def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) ->
     return {
         "connections": len(churn.connections),
         "open_at_once": churn.at_once,
+        "ended_by_server": _count_ended_by_server(tables, churn.connections),
         "rpcs_per_connection": per,
         "setup_p50_ns": int(np.median(churn.setup_ns)),
         "setup_ns": total_ns(churn.setup_ns),
@@ -237,6 +255,14 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
 
 
+_ADVICE = "create one channel and keep it"
+_ENDED = (
+    Remedy(
+        "application",
+        "the server's limits on requests and age of a connection, and its log at the times of the evidence",
+        "say why it ends connections so early",
+    ),
+)
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
 REMEDIES = (
     Remedy("application", "create the channel once and share it", _KEEP),

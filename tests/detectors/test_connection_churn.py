@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from judging import changed, check_evidence, must, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, synthetic
+from support import RECORDINGS, Recording, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_churn
@@ -34,6 +34,17 @@ def test_synthetic() -> None:
     assert found.metrics["setup_round_trips"] == pytest.approx(2.5, rel=0.01)
     assert found.metrics["setup_share"] == pytest.approx(2.5 / 4.5, rel=0.01)
     check_evidence(found, [capture.file])
+
+
+def test_connections_that_the_server_ends_are_not_the_clients_choice() -> None:
+    """A client that opens one connection after the other is told so; one that loses each of its connections is not."""
+    ended = must(connection_churn, decode([recorded("wild/tomcat-overhead.pcap.zst")]))
+    assert (ended.metrics["ended_by_server"], ended.metrics["connections"]) == (20, 20)
+    assert "find out why server 10.77.0.2 ends them" in ended.verdict
+    assert not any("channel" in remedy.knob for remedy in ended.remedies)
+    closed = must(connection_churn, decode([recorded("lab/connection-churn.pcap")]))
+    assert closed.metrics["ended_by_server"] == 0
+    assert "create one channel" in closed.verdict
 
 
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
