@@ -140,6 +140,12 @@ MEANINGS = (
                 "tonic 0.12",
             ),
             (
+                "connect-es, connect-go",
+                ("message size ",),
+                "readMaxBytes (connect-es), connect.WithReadMaxBytes(n) (connect-go)",
+                "@connectrpc/connect 2.1, connect-go 1.18",
+            ),
+            (
                 "Armeria",
                 ("com.linecorp.armeria.common.grpc",),
                 "GrpcServiceBuilder.maxRequestMessageLength(n)",

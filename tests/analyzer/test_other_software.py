@@ -16,6 +16,12 @@ from grpcdiag.analyzer.model.analysis import Analysis
 WILD = RECORDED / "wild"
 HEALTHY: dict[str, Any] = {"healthy": True}
 EXPECTED: dict[str, dict[str, Any]] = {
+    "apache-backend-down": {"verdict": ["proxy-error"], "not": ["stream-timeout"]},
+    "apache-proxy-timeout": {
+        "verdict": ["proxy-error"],
+        "must": ["stream-timeout"],
+        "says": ["Look at ProxyTimeout of Apache"],
+    },
     "armeria-header-limit": {
         "verdict": ["connection-closed-early"],
         "says": [r"Header size exceeded max allowed size \(10240\)", "http2MaxHeaderListSize"],
@@ -34,6 +40,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["a circuit breaker was open: look at circuit_breakers.thresholds"],
         "statuses": {"OK": 12, "UNAVAILABLE": 52},
     },
+    "envoy-retries": {"verdict": ["retry-storm"], "says": ["18 calls caused 72 requests"]},
     "envoy-route-timeout": {
         "verdict": ["rpc-errors"],
         "says": ["the route's timeout passed: look at route.timeout"],
@@ -56,6 +63,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
     "grpcio-mtu": {"verdict": ["mtu-black-hole"], "not": ["peer-unreachable"]},
+    "grpcio-batch-ids": {"verdict": ["rpc-errors"], "not": ["retry-storm"], "statuses": {"OK": 48, "UNAVAILABLE": 24}},
     "grpcio-concurrency-limit": {
         "verdict": ["rpc-errors"],
         "says": [r"maximum_concurrent_rpcs=n"],
