@@ -19,7 +19,8 @@ early and are left out. It is a warning when the set-up is large compared with a
 check with its own connection next to busy traffic is not.
 
 Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
-choice. The report says so then, and does not ask for another use of channels.
+choice. The report says so then, and does not ask for another use of channels. The same holds where the client closed
+them at the same time after their last RPC: an idle timeout of its library does that.
 
 When it cannot tell
 -------------------
@@ -91,6 +92,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share (heuristic: more set-up than RPCs)."""
     critical_connections: int = 20
     """Fewest connections for critical (heuristic: fewer cost little in total)."""
+    idle_ns: int = 100_000_000
+    """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
+    same_time: float = 0.05
+    """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -103,6 +108,8 @@ class _Churn(Struct, frozen=True, eq=False):
     setup_ns: Ints
     at_once: int
     rpc_time_ns: int
+    idle_ns: int
+    """Time from the last RPC to the client's close, if it is the same for all; 0 otherwise."""
 
     @property
     def share(self) -> float:
@@ -155,7 +162,22 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     setup = rpcs.start_time_ns[first_rpc] - table.opened_time_ns[connections]
     kept = (setup >= 0) & (setup <= limits.early_ns)
     spent = total_ns(tables.connection_budgets[group])
-    return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
+    idle = _find_idle_timeout(tables, mine, limits)
+    return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent, idle)
+
+
+def _find_idle_timeout(tables: Tables, rpcs: Ints, limits: Limits) -> int:
+    """Find the time after their last RPC at which the client closed connections, if it is always the same."""
+    table, on = tables.connections, tables.rpcs.connection[rpcs]
+    last = np.zeros(len(table.rpcs), dtype=np.int64)
+    np.maximum.at(last, on, tables.rpcs.start_time_ns[rpcs] + tables.rpcs.duration_ns[rpcs])
+    closed = np.unique(on)
+    closed = closed[(table.closed_by[closed] == 0) & (table.closed_time_ns[closed] >= 0)]
+    idle = np.sort(table.closed_time_ns[closed] - last[closed])
+    if len(idle) < limits.generations or idle[0] < limits.idle_ns:
+        return 0
+    median = int(np.median(idle))
+    return median if idle[-1] - idle[0] <= limits.same_time * median else 0
 
 
 def _measure_share_of_capture(tables: Tables, churn: _Churn) -> float:
@@ -175,14 +197,18 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     per = float(table.rpcs[churn.connections].mean())
     first = int(churn.connections[0])
     ended = _count_ended_by_server(tables, churn.connections)
-    by_server = 2 * ended > count
+    by_server, idle = 2 * ended > count, milliseconds(churn.idle_ns)
     client, server = host(tables, first, 0), host(tables, first, 1)
+    advice = f"find out why {server} ends them" if by_server else "create one channel and keep it"
+    if churn.idle_ns and not by_server:
+        advice = f"it closes them after {idle} without a call, so raise its idle timeout"
     trips = _measure_round_trips(tables, churn)
     words = (
         f"{client} opened {count:,} connections to {server} for {per:.1f} RPCs each, at most {churn.at_once} at once. "
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{f' {server} ended {ended:,} of the connections.' if ended else ''}"
+        f"{f' The client closed each one {idle} after its last RPC.' if churn.idle_ns else ''}"
     )
     return Finding(
         id=ID,
@@ -195,7 +221,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
             e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)
         ),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
-        remedies=_ENDED if by_server else seen_first(tables, (first,), 0, REMEDIES),
+        remedies=_ENDED if by_server else (*_IDLE * bool(churn.idle_ns), *seen_first(tables, (first,), 0, REMEDIES)),
         references=(
             "https://grpc.io/docs/guides/performance/",
             "https://github.com/grpc/grpc-java/issues/4559",
@@ -203,7 +229,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{client} opened {count:,} connections for {per:.1f} RPCs each, and setting them up took "
-            f"{churn.share:.0%} of the time: {f'find out why {server} ends them' if by_server else _ADVICE}."
+            f"{churn.share:.0%} of the time: {advice}."
         ),
     )
 
@@ -255,7 +281,13 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
 
 
-_ADVICE = "create one channel and keep it"
+_IDLE = (
+    Remedy(
+        "application",
+        "the client's idle timeout: longer than the time between its calls",
+        "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java)",
+    ),
+)
 _ENDED = (
     Remedy(
         "application",

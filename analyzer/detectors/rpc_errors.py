@@ -31,6 +31,8 @@ What to do
 Look for the status in the server's log at the times given.
 
 - `UNAVAILABLE` and `RESOURCE_EXHAUSTED`: the path or limits.
+- `UNAVAILABLE` by REFUSED_STREAM: the client had more streams open than the server allows, as before it has the
+  server's SETTINGS, or the server stops. Run these calls again: the server has not begun them.
 - `UNIMPLEMENTED`: the server does not have the method; different versions, or the wrong port or proxy.
 - `INTERNAL` and `UNKNOWN`: a fault in the server's code, or of a proxy between.
 - `UNAUTHENTICATED` and `PERMISSION_DENIED`: credentials.
@@ -60,7 +62,7 @@ from . import _failures as common
 from . import _known_texts, _software
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import quality_allows
+from ._shared import host, quality_allows
 
 ID = "rpc-errors"
 
@@ -122,11 +124,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     retries = int(tables.connections.retries.sum())
     texts = _count_texts(tables, rows)
     known = _known_texts.find_most_frequent(texts)
-    explained = _explain_endings(rows, first) + _quote_texts(texts) + _explain_retries(retries)
+    refused = _explain_refused(tables, rows)
+    explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _explain_retries(retries)
     connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
     mostly = ", most by END_STREAM without trailers" if broken else _name_most(statuses, len(rows))
     proxy = _software.recognise_proxy(tables, connections) if broken else None
     log = f"the log of {proxy}" if proxy else "the server's log"
+    advice = _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
@@ -150,6 +154,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         remedies=(
             *((_known_texts.make_remedy(known[0]),) if known else ()),
+            *((_AGAIN,) if refused else ()),
             *_list_remedies(first, retries, log, _say_why(rows, first)),
         ),
         references=(
@@ -158,8 +163,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} "
-            f"({next(iter(methods))}). {_advise(known, len(rows)) or f'Look in {log} at the times of the evidence.'}"
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))}). {advice}"
         ),
     )
 
@@ -221,6 +225,24 @@ _HINTS = {
 }
 
 
+def _explain_refused(tables: Tables, rows: Failed) -> str:
+    """Say why the server refused most of the streams, as far as that is on the wire; nothing if it did not."""
+    refused = rows.where((rows.reset_by == 1) & (rows.reset_code == common.ERROR_CODES.index("REFUSED_STREAM")))
+    if 2 * len(refused) <= len(rows):
+        return ""
+    connections = tables.connections
+    connection = int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
+    limit, most = (
+        int(connections.peer_max_concurrent_streams[connection]),
+        int(connections.max_concurrent_rpcs[connection]),
+    )
+    client, server = host(tables, connection, 0), host(tables, connection, 1)
+    words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
+    if not 0 <= limit < most:
+        return f"{words}, as servers do that stop or have too much to do."
+    return f"{words}: it allows {count(limit, 'stream')} at once, and {client} had {most:,} open."
+
+
 def _explain_endings(rows: Failed, first: str) -> str:
     """Explain the most frequent status, or that the server sent none."""
     without = int(common.without_trailers(rows).sum())
@@ -250,6 +272,13 @@ def _say_why(rows: Failed, status: str) -> str:
     if (rows.source != common.CONNECTION).any():
         return f"says why it responded with {status}"
     return "may say why the connection ended before a response"
+
+
+_AGAIN = Remedy(
+    "any gRPC implementation",
+    "a retry of calls that end with REFUSED_STREAM",
+    "safe for all methods; most libraries do it, as the server has not begun them (RFC 9113 section 8.7)",
+)
 
 
 def _list_remedies(status: str, retries: int, log: str, why: str) -> tuple[Remedy, ...]:

@@ -35,6 +35,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
+    "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
+    "connect-node-refused": {"verdict": ["max-concurrent-streams"], "statuses": {"OK": 105, "UNAVAILABLE": 15}},
     "envoy-overflow": {
         "verdict": ["rpc-errors"],
         "says": ["a circuit breaker was open: look at circuit_breakers.thresholds"],

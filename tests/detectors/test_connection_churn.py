@@ -47,6 +47,16 @@ def test_connections_that_the_server_ends_are_not_the_clients_choice() -> None:
     assert "create one channel" in closed.verdict
 
 
+def test_connections_that_an_idle_timeout_closes() -> None:
+    """The client keeps one transport, which closes its connection 300 ms after a call; calls are 500 ms apart."""
+    files = [recorded("wild/connect-node-idle.pcap.zst")]
+    found = must(connection_churn, decode(files))
+    assert "it closes them after 303 ms without a call, so raise its idle timeout" in found.verdict
+    assert "idle timeout" in found.remedies[0].knob
+    assert "idle timeout" not in must(connection_churn, decode([recorded("lab/connection-churn.pcap")])).verdict
+    check_evidence(found, files)
+
+
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
 def test_quiet_on_real_captures(capture: Recording) -> None:
     assert told(connection_churn, decode(capture.files)) is None

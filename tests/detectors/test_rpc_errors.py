@@ -100,6 +100,19 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
     check_evidence(found, files)
 
 
+def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Path) -> None:
+    """Node's client opened twenty streams before it knew the limit of five; a server without a limit refuses as well."""
+    files = [recorded("wild/connect-node-refused.pcap.zst")]
+    tables = decode(files)
+    found = must(rpc_errors, tables)
+    assert "it allows 5 streams at once, and client 10.77.0.1 had 20 open" in found.verdict
+    assert "REFUSED_STREAM" in found.remedies[0].knob
+    check_evidence(found, files)
+    others = must(rpc_errors, changed(tables, "connections", peer_max_concurrent_streams=[-1]))
+    assert "as servers do that stop" in others.verdict
+    assert "at once" not in others.verdict
+
+
 def failing(texts: list[str]) -> Conversation:
     conversation = opened()
     for text in texts:

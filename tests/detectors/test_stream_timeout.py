@@ -51,7 +51,7 @@ QUIET_ON = [
     ],
 )
 def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, setting: str) -> None:
-    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, 3 s (grpc_read_timeout), 2 s of age, and 1 s.
+    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, 3 s (grpc_read_timeout), 2 s of age, 1 s.
 
     In http-write-timeout, messages are 200 ms apart: the longest silence is as alike as the duration, but streams
     survived it.
