@@ -81,6 +81,14 @@ MEANINGS = (
     ),
     Meaning(
         "envoy",
+        ("fault filter abort",),
+        "a fault was injected on purpose",
+        "envoy.filters.http.fault (VirtualService http.fault in Istio)",
+        "a test may have left it; it may also delay calls",
+        "fault_filter.cc, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
         ("local_rate_limited",),
         "a rate limit was reached",
         "local_ratelimit token_bucket",

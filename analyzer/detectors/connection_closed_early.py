@@ -380,10 +380,16 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             for row in rows[: limits.examples]
         ),
         explanation=text,
-        remedies=drained.list_remedies() if drained else (_AGE,),
+        remedies=drained.list_remedies() if drained else _list_ages(tables, connections.tolist()),
         references=("RFC 9113 section 6.8", "gRFC A9"),
         verdict=text,
     )
+
+
+def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:
+    """List the settings by which the server's software ends connections; all that are known for other software."""
+    server = _software.recognise_server(tables, connections)
+    return tuple(remedy for remedy in _AGES if _software.is_of(remedy.implementation, server)) or _AGES
 
 
 def _guess_limit(streams: Ints | Counts, limits: Limits) -> str:
@@ -397,6 +403,13 @@ _AGE = Remedy(
     "grpc-go",
     "keepalive.ServerParameters{MaxConnectionAge: ..., MaxConnectionAgeGrace: ...}",
     "server: connections live longer, and their last RPCs have more time; new servers get load later",
+)
+_LIMITS = "server: longer-lived connections; new servers get load later"
+_AGES = (
+    _AGE,
+    Remedy("envoy", "max_connection_duration, max_requests_per_connection and idle_timeout", _LIMITS),
+    Remedy("nginx", "keepalive_requests and keepalive_time", _LIMITS),
+    Remedy("Armeria", "ServerBuilder.maxConnectionAgeMillis(n), maxNumRequestsPerConnection(n)", _LIMITS),
 )
 _RETRY = Remedy(
     "any gRPC implementation",

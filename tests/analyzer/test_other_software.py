@@ -37,6 +37,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
     "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
     "connect-node-refused": {"verdict": ["max-concurrent-streams"], "statuses": {"OK": 105, "UNAVAILABLE": 15}},
+    "envoy-connection-idle": {
+        "verdict": ["connection-churn"],
+        "says": ["max_connection_duration"],
+        "never": ["MaxConnectionAge", "create one channel"],
+        "statuses": {"OK": 8},
+    },
     "envoy-overflow": {
         "verdict": ["rpc-errors"],
         "says": ["a circuit breaker was open: look at circuit_breakers.thresholds"],

@@ -47,11 +47,18 @@ def test_connections_that_the_server_ends_are_not_the_clients_choice() -> None:
     assert "create one channel" in closed.verdict
 
 
-def test_connections_that_an_idle_timeout_closes() -> None:
-    """The client keeps one transport, which closes its connection 300 ms after a call; calls are 500 ms apart."""
-    files = [recorded("wild/connect-node-idle.pcap.zst")]
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("connect-node-idle", "client 10.77.0.1 ends them 302 ms after a call"),
+        ("envoy-connection-idle", "server 10.77.0.2 ends them 501 ms after a call"),
+    ],
+)
+def test_connections_that_an_idle_timeout_ends(name: str, words: str) -> None:
+    """The client keeps one transport, which closes its connection 300 ms after a call; Envoy does after 500 ms."""
+    files = [recorded(f"wild/{name}.pcap.zst")]
     found = must(connection_churn, decode(files))
-    assert "it closes them after 303 ms without a call, so raise its idle timeout" in found.verdict
+    assert f"{words}, so raise its idle timeout" in found.verdict
     assert "idle timeout" in found.remedies[0].knob
     assert "idle timeout" not in must(connection_churn, decode([recorded("lab/connection-churn.pcap")])).verdict
     check_evidence(found, files)

@@ -9,8 +9,8 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 from judging import changed
+from msgspec.structs import replace
 from support import RECORDINGS, SYNTHETICS, Synthetic, recorded, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze

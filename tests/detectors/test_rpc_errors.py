@@ -101,7 +101,7 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
 
 
 def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Path) -> None:
-    """Node's client opened twenty streams before it knew the limit of five; a server without a limit refuses as well."""
+    """Node's client opened twenty streams before it knew the limit of five; servers without a limit refuse as well."""
     files = [recorded("wild/connect-node-refused.pcap.zst")]
     tables = decode(files)
     found = must(rpc_errors, tables)

@@ -4,13 +4,14 @@
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1 and connect-go 1.18.
-const ERRORS: [&str; 27] = [
+const ERRORS: [&str; 28] = [
     "upstream request timeout",
     "stream timeout",
     "no healthy upstream",
     "local_rate_limited",
     "RBAC: access denied",
     "envoy overloaded",
+    "fault filter abort",
     "Concurrent RPC limit exceeded!",
     "No free threads in thread pool",
     "received metadata size exceeds hard limit (value length # vs. #)*",
