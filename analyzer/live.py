@@ -20,7 +20,7 @@ class LiveOptions(TypedDict, total=False):
     """How packets are read; see `DecodeOptions`."""
 
     errors: bool
-    """Whether texts of `grpc-message` are kept, which may hold anything; false by default."""
+    """Whether all texts of `grpc-message` are kept, which may hold anything; false by default."""
     ports: list[int]
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes

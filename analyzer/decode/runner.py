@@ -53,7 +53,7 @@ class DecodeOptions(TypedDict, total=False):
     """How captures are read, besides their paths."""
 
     errors: bool
-    """Whether texts of `grpc-message` are kept, which may hold anything; false by default."""
+    """Whether all texts of `grpc-message` are kept, which may hold anything; false by default."""
     ports: list[int]
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes

@@ -283,7 +283,7 @@ def ended(tables: Tables, rpc: int, what: str) -> Evidence:
     packet, time = _find_end(tables, rpc)
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
     after = milliseconds(time - int(rpcs.start_time_ns[rpc]))
-    text = error_text(tables, rpc)
+    text = error_text(tables, int(rpcs.grpc_message[rpc]))
     said = f': "{text}"' if text else ""
     return Evidence(packet, time, f"{what}, {after} after the RPC began ({where}){said}")
 
@@ -309,9 +309,8 @@ def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
     return places[0] if places else (last, begin + int(rpcs.duration_ns[rpc]))
 
 
-def error_text(tables: Tables, rpc: int) -> str | None:
-    """Decode the `grpc-message` of an RPC, cut to 200 characters; None without one, and unless asked for."""
-    number = int(tables.rpcs.grpc_message[rpc])
+def error_text(tables: Tables, number: int) -> str | None:
+    """Decode a text of `grpc-message`, cut to 200 characters; None without one, and where it was not asked for."""
     return safe(unquote(tables.errors[number]))[:200] if number < len(tables.errors) else None
 
 

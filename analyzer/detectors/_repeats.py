@@ -1,4 +1,4 @@
-"""Requests that clients send again after they failed, without a number: found by method, size and time."""
+"""Requests that clients send again after they failed, without a number: by method, size, time and `x-request-id`."""
 
 from collections.abc import Iterator
 
@@ -37,6 +37,8 @@ class Repeated(Struct, frozen=True, eq=False):
     """Rows: attempts that ended their call, being answered or the last one."""
     ends_followed: int
     """Of these, such that the same request followed nevertheless."""
+    by_id: bool = False
+    """Whether the requests have the `x-request-id` of the failed ones."""
 
 
 def find_repeats(tables: Tables, few: int, again_share: float, ends_share: float) -> Iterator[Repeated]:
@@ -44,6 +46,12 @@ def find_repeats(tables: Tables, few: int, again_share: float, ends_share: float
 
     A caller in a loop sends the same request after an answer as well. That is the control.
     """
+    judged = set()
+    for method, rows in group_rows(tables.repeats.method).items():
+        same = _judge_by_id(tables, method, rows)
+        if len(same.failed) >= few and same.ends_followed <= ends_share * len(same.failed):
+            judged.add(method)
+            yield same
     r, closed = tables.repeats, tables.connections.closed_time_ns
     last = int(tables.capture["last_time_ns"] or 0)
     until = np.where(closed >= 0, closed, last)[r.connection]
@@ -52,11 +60,23 @@ def find_repeats(tables: Tables, few: int, again_share: float, ends_share: float
     )  # later on nothing may have had time to follow
     rows = np.flatnonzero(known)
     for method, places in group_rows(r.method[rows]).items():
+        if method in judged:
+            continue
         found = _judge(tables, method, rows[places])
         tried_again, ended = len(found.failed), len(found.ends)
         enough = min(tried_again, ended) >= few
         if enough and tried_again >= again_share * found.tried and found.ends_followed <= ends_share * ended:
             yield found
+
+
+def _judge_by_id(tables: Tables, method: int, rows: Ints) -> Repeated:
+    """Judge by `x-request-id` alone. One that a caller uses for many calls follows answers as well."""
+    r = tables.repeats
+    failed, again, answered = np.isin(r.status[rows], TRANSIENT), r.same_id[rows] == 1, r.status[rows] == OK
+    ends = answered | (failed & ~again)
+    return Repeated(
+        method, rows[failed & again], int(failed.sum()), rows[ends], int((answered & again).sum()), by_id=True
+    )
 
 
 def _judge(tables: Tables, method: int, rows: Ints) -> Repeated:

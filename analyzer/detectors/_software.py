@@ -17,6 +17,8 @@ PROXIES = {
     "nghttpx": ("nghttpx",),
     "caddy": ("caddy",),
     "traefik": ("traefik",),
+    "Apache": ("apache",),
+    "h2o": ("h2o",),
     "AWS ALB": ("awselb",),
     "GCP load balancer": ("google",),
 }
@@ -34,6 +36,7 @@ LIBRARIES = {
     "grpc-swift": ("grpc-swift",),
     "tonic": ("tonic",),
     "Armeria": ("armeria",),
+    "Jetty": ("jetty",),
     "Go net/http": ("go",),
     C_CORE: ("grpc-c", "grpc-c++", "grpc-python", "grpc-ruby", "grpc-php", "grpc-csharp", "grpc-objc"),
 }

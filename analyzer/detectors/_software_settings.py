@@ -258,6 +258,33 @@ SETTINGS = (
         f"100 by default; {_MORE}",
         "nghttpx(1), nghttp2 1.62",
     ),
+    *(
+        Setting(
+            "Jetty",
+            sets,
+            SERVER,
+            f"HTTP2ServerConnectionFactory.{knob}(n)",
+            note,
+            "AbstractHTTP2ServerConnectionFactory, Jetty 12.0",
+        )
+        for sets, knob, note in (
+            (STREAM_WINDOW, "setInitialStreamRecvWindow", "512 KiB by default"),
+            (CONNECTION_WINDOW, "setInitialSessionRecvWindow", "1 MiB by default"),
+            (STREAM_LIMIT, "setMaxConcurrentStreams", f"128 by default; {_MORE}"),
+        )
+    ),
+    Setting("Apache", STREAM_WINDOW, SERVER, "H2WindowSize n", f"65,535 by default; {_PROXY}", "mod_http2, Apache 2.4"),
+    Setting(
+        "Apache", STREAM_LIMIT, SERVER, "H2MaxSessionStreams n", f"100 by default; {_MORE}", "mod_http2, Apache 2.4"
+    ),
+    Setting(
+        "h2o",
+        STREAM_LIMIT,
+        SERVER,
+        "http2-max-concurrent-requests-per-connection: n",
+        f"100 by default; {_MORE}",
+        "HTTP/2 directives, h2o 2.2",
+    ),
     Setting("envoy", STREAM_WINDOW, BOTH, f"{_ENVOY}initial_stream_window_size", _PROXY, _PROTO),
     Setting("envoy", CONNECTION_WINDOW, BOTH, f"{_ENVOY}initial_connection_window_size", _PROXY, _PROTO),
     Setting("envoy", STREAM_LIMIT, SERVER, f"{_ENVOY}max_concurrent_streams", _MORE, _PROTO),

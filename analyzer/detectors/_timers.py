@@ -45,6 +45,7 @@ TIMERS = (
     Timer("envoy", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
     Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
+    Timer("Apache", "ProxyTimeout", SILENCE, 60 * S, "mod_proxy, Apache 2.4; that of Timeout by default", 503),
     Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1", 0),
     Timer("Go net/http", "http.Server.WriteTimeout", DURATION, None, "net/http, Go 1.26; off unless set", 0),
     Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),
@@ -66,6 +67,11 @@ def list_timers(measures: str, time_ns: float, software: str | None) -> tuple[Re
 def list_answering_timers(status: int, time_ns: float, software: str | None) -> tuple[Remedy, ...]:
     """List the timers that answer with an HTTP status in the same way."""
     return _choose([timer for timer in TIMERS if timer.status == status], time_ns, software)
+
+
+def list_statuses(software: str | None) -> list[int]:
+    """List the HTTP statuses with which timers of one software answer."""
+    return [timer.status for timer in TIMERS if timer.software == software]
 
 
 def _choose(mine: Sequence[Timer], time_ns: float, software: str | None) -> tuple[Remedy, ...]:

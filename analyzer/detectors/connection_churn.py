@@ -18,6 +18,10 @@ The set-up lasts from the SYN to the first request HEADERS. Connections that wai
 early and are left out. It is a warning when the set-up is large compared with all RPC time of the capture: a health
 check with its own connection next to busy traffic is not.
 
+Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
+choice. The report says so then, and does not ask for another use of channels. Where either end ended all of them at the
+same time after their last RPC, an idle timeout does that.
+
 When it cannot tell
 -------------------
 For connections that began before the capture, or inside TLS that is not decrypted. Several clients behind one
@@ -33,7 +37,7 @@ What to do
 ----------
 Create the channel once and share it: channels and stubs are safe to use from many threads in every implementation.
 Do not close it after a call. Where a proxy or firewall between closes idle connections, keep them open with a
-keepalive that the server permits.
+keepalive that the server permits. Where the server ends them, look for its limit on requests or age, or for its error.
 
 References
 ----------
@@ -52,7 +56,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
-from ..tables import Ints, Tables
+from ..tables import Codes, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
@@ -88,6 +92,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share (heuristic: more set-up than RPCs)."""
     critical_connections: int = 20
     """Fewest connections for critical (heuristic: fewer cost little in total)."""
+    idle_ns: int = 100_000_000
+    """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
+    same_time: float = 0.05
+    """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -100,6 +108,11 @@ class _Churn(Struct, frozen=True, eq=False):
     setup_ns: Ints
     at_once: int
     rpc_time_ns: int
+    ended_by_server: int
+    by_server: bool
+    """Whether the server ended most of them."""
+    idle_ns: int
+    """Time from the last RPC to the end, if it is the same for all; 0 otherwise."""
 
     @property
     def share(self) -> float:
@@ -152,7 +165,38 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     setup = rpcs.start_time_ns[first_rpc] - table.opened_time_ns[connections]
     kept = (setup >= 0) & (setup <= limits.early_ns)
     spent = total_ns(tables.connection_budgets[group])
-    return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
+    by, when = _find_ends(tables)
+    ended_by_server = int((by[connections] == 1).sum())
+    by_server = 2 * ended_by_server > len(connections)
+    idle = _find_idle_timeout(tables, mine, by == by_server, when, limits)
+    measured = connections[kept].astype(np.int64)
+    return _Churn(measured, first_rpc[kept], setup[kept], at_once, spent, ended_by_server, by_server, idle)
+
+
+def _find_ends(tables: Tables) -> tuple[Codes, Ints]:
+    """Find who ended each connection first, and when: by a GOAWAY, or without one by a FIN or RST."""
+    goaways, table = tables.goaways, tables.connections
+    by, when = table.closed_by.copy(), table.closed_time_ns.copy()
+    closed = when[goaways.connection]
+    rows = np.flatnonzero((closed < 0) | (goaways.time_ns <= closed))
+    latest_first = rows[np.argsort(-goaways.packet[rows].astype(np.int64), kind="stable")]
+    on = goaways.connection[latest_first]
+    by[on], when[on] = goaways.direction[latest_first], goaways.time_ns[latest_first]  # the first one is written last
+    return by, when
+
+
+def _find_idle_timeout(tables: Tables, rpcs: Ints, ended: Mask, when: Ints, limits: Limits) -> int:
+    """Find the time after their last RPC at which connections were ended, if it is always the same; 0 otherwise."""
+    on = tables.rpcs.connection[rpcs]
+    last = np.zeros(len(when), dtype=np.int64)
+    np.maximum.at(last, on, tables.rpcs.start_time_ns[rpcs] + tables.rpcs.duration_ns[rpcs])
+    over = np.unique(on)
+    over = over[ended[over] & (when[over] >= 0)]
+    idle = np.sort(when[over] - last[over])
+    if len(idle) < limits.generations or idle[0] < limits.idle_ns:
+        return 0
+    median = int(np.median(idle))
+    return median if idle[-1] - idle[0] <= limits.same_time * median else 0
 
 
 def _measure_share_of_capture(tables: Tables, churn: _Churn) -> float:
@@ -172,11 +216,14 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     per = float(table.rpcs[churn.connections].mean())
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
+    idle = f"{milliseconds(churn.idle_ns)} after its last RPC"
     trips = _measure_round_trips(tables, churn)
     words = (
         f"{client} opened {count:,} connections to {server} for {per:.1f} RPCs each, at most {churn.at_once} at once. "
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
+        f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
+        f"{f' {server if churn.by_server else client} ended each one {idle}.' if churn.idle_ns else ''}"
     )
     return Finding(
         id=ID,
@@ -189,7 +236,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
             e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)
         ),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
-        remedies=seen_first(tables, (first,), 0, REMEDIES),
+        remedies=_list_remedies(tables, churn),
         references=(
             "https://grpc.io/docs/guides/performance/",
             "https://github.com/grpc/grpc-java/issues/4559",
@@ -197,9 +244,22 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{client} opened {count:,} connections for {per:.1f} RPCs each, and setting them up took "
-            f"{churn.share:.0%} of the time: create one channel and keep it."
+            f"{churn.share:.0%} of the time: {_advise(tables, churn)}."
         ),
     )
+
+
+def _advise(tables: Tables, churn: _Churn) -> str:
+    ender = host(tables, int(churn.connections[0]), int(churn.by_server))
+    if churn.idle_ns:
+        return f"{ender} ends them {milliseconds(churn.idle_ns)} after a call, so raise its idle timeout"
+    return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
+
+
+def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
+    if churn.idle_ns:
+        return (_IDLE_SERVER,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
+    return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
 
 
 def _measure_round_trips(tables: Tables, churn: _Churn) -> float:
@@ -213,6 +273,7 @@ def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) ->
     return {
         "connections": len(churn.connections),
         "open_at_once": churn.at_once,
+        "ended_by_server": churn.ended_by_server,
         "rpcs_per_connection": per,
         "setup_p50_ns": int(np.median(churn.setup_ns)),
         "setup_ns": total_ns(churn.setup_ns),
@@ -237,6 +298,21 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
 
 
+_IDLE_CLIENT = Remedy(
+    "application",
+    "the client's idle timeout: longer than the time between its calls",
+    "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java)",
+)
+_IDLE_SERVER = Remedy(
+    "application",
+    "the idle timeout of the server or proxy: longer than the time between calls",
+    "idle_timeout (Envoy), keepalive_timeout (nginx), MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java)",
+)
+_ENDED = Remedy(
+    "application",
+    "the server's limits on requests and age of a connection, and its log at the times of the evidence",
+    "say why it ends connections so early",
+)
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
 REMEDIES = (
     Remedy("application", "create the channel once and share it", _KEEP),

@@ -35,7 +35,9 @@ By the code:
 
 - ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`. Servers also send it for too many RST_STREAMs
   (CVE-2023-44487): the report counts them. Find out why so many calls are given up.
-- PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy.
+- PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy, or a limit: Netty and Jetty end a
+  connection like that when the header fields of a request are too large. Tomcat sends ENHANCE_YOUR_CALM for many small
+  frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
 - NO_ERROR followed by a close of the client at once: look for a newer version of its library.
 - NO_ERROR followed by a close of the server that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
 - No GOAWAY at all: the server crashed, was killed, or a device between dropped the connection (idle timeouts of
@@ -63,7 +65,7 @@ from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _draining, _software
+from . import _draining, _known_texts, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
@@ -246,7 +248,12 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
     if end.goaway < 0:
         return _CHECKS[_find_closer(tables, end.connection)]
     if int(tables.goaways.code[end.goaway]):
-        return "See the sender's log."
+        known = _known_texts.find_meaning(_find_reason(tables, end.goaway))
+        return (
+            f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
+            if known
+            else "See the sender's log."
+        )
     if end.drops:
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
     if drained:
@@ -300,8 +307,13 @@ def _describe_closer(tables: Tables, connection: int) -> str:
 
 
 def _name_code(tables: Tables, goaway: int) -> str:
-    reason = tables.goaway_reasons[tables.goaways.reason[goaway]]
+    reason = _find_reason(tables, goaway)
     return common.error_name(int(tables.goaways.code[goaway])) + (f' "{reason}"' if reason else "")
+
+
+def _find_reason(tables: Tables, goaway: int) -> str:
+    reason: str = tables.goaway_reasons[tables.goaways.reason[goaway]]
+    return reason
 
 
 def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
@@ -368,10 +380,16 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             for row in rows[: limits.examples]
         ),
         explanation=text,
-        remedies=drained.list_remedies() if drained else (_AGE,),
+        remedies=drained.list_remedies() if drained else _list_ages(tables, connections.tolist()),
         references=("RFC 9113 section 6.8", "gRFC A9"),
         verdict=text,
     )
+
+
+def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:
+    """List the settings by which the server's software ends connections; all that are known for other software."""
+    server = _software.recognise_server(tables, connections)
+    return tuple(remedy for remedy in _AGES if _software.is_of(remedy.implementation, server)) or _AGES
 
 
 def _guess_limit(streams: Ints | Counts, limits: Limits) -> str:
@@ -386,6 +404,13 @@ _AGE = Remedy(
     "keepalive.ServerParameters{MaxConnectionAge: ..., MaxConnectionAgeGrace: ...}",
     "server: connections live longer, and their last RPCs have more time; new servers get load later",
 )
+_LIMITS = "server: longer-lived connections; new servers get load later"
+_AGES = (
+    _AGE,
+    Remedy("envoy", "max_connection_duration, max_requests_per_connection and idle_timeout", _LIMITS),
+    Remedy("nginx", "keepalive_requests and keepalive_time", _LIMITS),
+    Remedy("Armeria", "ServerBuilder.maxConnectionAgeMillis(n), maxNumRequestsPerConnection(n)", _LIMITS),
+)
 _RETRY = Remedy(
     "any gRPC implementation",
     '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
@@ -393,10 +418,20 @@ _RETRY = Remedy(
 )
 
 
+_SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
+
+
 def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
-    if end.goaway >= 0 and "too_many_pings" in tables.goaway_reasons[tables.goaways.reason[end.goaway]].lower():
+    if end.goaway >= 0 and "too_many_pings" in _find_reason(tables, end.goaway).lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
+    if end.goaway >= 0 and (code := int(tables.goaways.code[end.goaway])):
+        known = _known_texts.find_meaning(_find_reason(tables, end.goaway))
+        sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
+        log = Remedy(
+            "application", f"the log of {sender} at the times of the evidence", _SAYS.format(common.error_name(code))
+        )
+        return (*((_known_texts.make_remedy(known),) if known else ()), log)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
     graceful = (

@@ -242,7 +242,9 @@ def _rate_confidence(tables: Tables, cost: _Cost) -> Confidence:
 
 def _measure(tables: Tables, cost: _Cost) -> dict[str, int | float | str]:
     connections, rows = tables.connections, cost.rows
-    packets = int(connections.packets_client[rows].sum()) + int(connections.packets_server[rows].sum())
+    segment = np.maximum(connections.mss_client[rows], connections.mss_server[rows])
+    uncaptured = int((connections.missing_bytes[rows] // np.maximum(segment, 1))[segment > 0].sum())
+    packets = int(connections.packets_client[rows].sum()) + int(connections.packets_server[rows].sum()) + uncaptured
     retransmitted = int(connections.retransmitted_packets[rows].sum())
     return {
         "connections": len(rows),

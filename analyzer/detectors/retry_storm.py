@@ -18,7 +18,8 @@ its client and method. Hedging sends more requests, too, but by choice, and it i
 Retries of an application carry no number. They show by what follows a failure: within a second the client sends a
 request of the same method with equally many message bytes, on the same connection. After an answer, or after the last
 attempt that it makes, it does not. A caller in a loop sends the same in both cases, so it is not counted. Statuses that
-no repetition mends, such as `NOT_FOUND`, do not count.
+no repetition mends, such as `NOT_FOUND`, do not count. Envoy, and clients like it, keep the `x-request-id` of a call in
+its next attempt. Then requests with another id are other calls, and a caller in a loop does not hide the retries.
 
 When it cannot tell
 -------------------
@@ -26,6 +27,7 @@ Requests whose header fields are not all known, as after a late begin of the cap
 compared. Without numbers, retries on another connection or after more than a second look like new calls, and the
 finding understates. So do those of a client that never succeeds and never gives up. Many callers whose requests all
 have the same size hide retries. A long poll that its deadline ends looks like a retry: the confidence is low then.
+Calls with the same `x-request-id` and size that all fail look like attempts of one call.
 With many calls of one method at once the capture does not say which attempt belongs to which call. Then back-offs are
 taken from the failures in their order, and calls that failed in the end are counted, not named. An attempt before that
 is not in the capture may have gone to another server: such requests count as retries. Without ten retries of failed
@@ -232,6 +234,8 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
     confidence: Confidence = "low" if commonest == _failures.DEADLINE_EXCEEDED else "medium"
     status, back_off = _name_status(commonest), int(np.median(r.next_time_ns[rows] - r.time_ns[rows]))
     caused = f"{count(calls, 'call')} caused {requests:,} requests"
+    by_id = all(one.by_id for one in found)
+    alike = "method, size and x-request-id" if by_id else "method and size"
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {tables.rpc_count:,} requests repeat a failed one, {requests / calls:.1f} per call",
@@ -250,11 +254,11 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
         evidence=tuple(_show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: limits.examples])),
         explanation=(
             f"After {len(rows):,} of {failed:,} failed attempts, most with {status}, the client sent a request of the "
-            f"same method and size again, after {_shared.milliseconds(back_off)} in the median. After the end of a "
+            f"same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end of a "
             f"retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),
-        remedies=(_APPLICATION, *_REMEDIES),
+        remedies=(_PROXY, _APPLICATION, _REMEDIES[-1]) if by_id else (_APPLICATION, *_REMEDIES),
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
         verdict=(
             f"{caused}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit the "
@@ -277,6 +281,11 @@ _APPLICATION = Remedy(
     "application",
     "fewer attempts, a back-off that doubles and varies, and a limit on the share of retries",
     "client: or leave retries to the library, which has these settings",
+)
+_PROXY = Remedy(
+    "envoy",
+    "retry_policy.num_retries of the route, circuit_breakers.thresholds.retry_budget",
+    "client, if it is Envoy, which keeps x-request-id: fewer retries, or none while many calls fail",
 )
 _REMEDIES = (
     Remedy(

@@ -8,7 +8,8 @@ The status is what the client sees: the `grpc-status` of the trailers, or what g
 server, from END_STREAM without trailers, or from a connection that the server closed. `DEADLINE_EXCEEDED`,
 `CANCELLED`, and RPCs that got an HTTP status have findings of their own (`deadline-exceeded`, `cancelled`,
 `proxy-error`) and are left out. The text of the error (`grpc-message`) may hold anything: it is shown with
-`--show-messages` only.
+`--show-messages` only. Texts that a gRPC implementation or Envoy writes itself are always shown. Where most failures
+have one, the report says what it means and names the setting.
 
 How it is decided
 -----------------
@@ -19,7 +20,7 @@ When it cannot tell
 -------------------
 RPCs whose status is not in the capture are counted neither as failed nor as good. The reason may be cut packets,
 missing packets, or header fields sent before the capture began. What an interceptor or a retry made of the error is
-not on the wire.
+not on the wire. A server may pass on the text that it got from a server behind it.
 
 What would refute it
 --------------------
@@ -30,6 +31,8 @@ What to do
 Look for the status in the server's log at the times given.
 
 - `UNAVAILABLE` and `RESOURCE_EXHAUSTED`: the path or limits.
+- `UNAVAILABLE` by REFUSED_STREAM: the client had more streams open than the server allows, as before it has the
+  server's SETTINGS, or the server stops. Run these calls again: the server has not begun them.
 - `UNIMPLEMENTED`: the server does not have the method; different versions, or the wrong port or proxy.
 - `INTERNAL` and `UNKNOWN`: a fault in the server's code, or of a proxy between.
 - `UNAUTHENTICATED` and `PERMISSION_DENIED`: credentials.
@@ -56,9 +59,10 @@ from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _software
+from . import _known_texts, _software
 from ._failures import Failed
-from ._shared import quality_allows
+from ._known_texts import Meaning
+from ._shared import host, quality_allows
 
 ID = "rpc-errors"
 
@@ -118,11 +122,15 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share = len(rows) / everything
     first = next(iter(statuses))
     retries = int(tables.connections.retries.sum())
-    explained = _explain_endings(rows, first) + _quote_texts(tables, rows) + _explain_retries(retries)
+    texts = _count_texts(tables, rows)
+    known = _known_texts.find_most_frequent(texts)
+    refused = _explain_refused(tables, rows)
+    explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _explain_retries(retries)
     connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
     mostly = ", most by END_STREAM without trailers" if broken else _name_most(statuses, len(rows))
     proxy = _software.recognise_proxy(tables, connections) if broken else None
     log = f"the log of {proxy}" if proxy else "the server's log"
+    advice = _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
@@ -144,25 +152,44 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
-        remedies=_list_remedies(first, retries, log, _say_why(rows, first)),
+        remedies=(
+            *((_known_texts.make_remedy(known[0]),) if known else ()),
+            *((_AGAIN,) if refused else ()),
+            *_list_remedies(first, retries, log, _say_why(rows, first)),
+        ),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} "
-            f"({next(iter(methods))}). Look in {log} at the times of the evidence."
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))}). {advice}"
         ),
     )
 
 
-def _quote_texts(tables: Tables, rows: Failed) -> str:
-    """Quote the most frequent texts of errors, where they were asked for."""
-    texts = Counter(filter(None, (common.error_text(tables, rpc) for rpc in rows.rpc.tolist())))
+def _count_texts(tables: Tables, rows: Failed) -> dict[str, int]:
+    """Count the texts of errors that are kept, the most frequent first."""
+    counts = Counter(tables.rpcs.grpc_message[rows.rpc].tolist())
+    texts = ((common.error_text(tables, number), count) for number, count in counts.most_common())
+    return {text: count for text, count in texts if text}
+
+
+def _quote_texts(texts: dict[str, int]) -> str:
+    """Quote the most frequent texts of errors."""
     if not texts:
         return ""
-    return " Most frequent texts: " + ", ".join(f'"{text}" ({number:,})' for text, number in texts.most_common(3)) + "."
+    return " Most frequent texts: " + ", ".join(f'"{text}" ({n:,})' for text, n in list(texts.items())[:3]) + "."
+
+
+def _advise(known: tuple[Meaning, int] | None, failed: int) -> str:
+    """Say what the text of most failures means, and the setting that it is about; nothing without such a text."""
+    if known is None or 2 * known[1] < failed:
+        return ""
+    meaning, count = known
+    whose = "Their text" if count == failed else f"The text of {count:,}"
+    software = meaning.software.partition(" (")[0]
+    return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
 
 
 def _count_by_status(rows: Failed) -> dict[str, int]:
@@ -198,6 +225,24 @@ _HINTS = {
 }
 
 
+def _explain_refused(tables: Tables, rows: Failed) -> str:
+    """Say why the server refused most of the streams, as far as that is on the wire; nothing if it did not."""
+    refused = rows.where((rows.reset_by == 1) & (rows.reset_code == common.ERROR_CODES.index("REFUSED_STREAM")))
+    if 2 * len(refused) <= len(rows):
+        return ""
+    connections = tables.connections
+    connection = int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
+    limit, most = (
+        int(connections.peer_max_concurrent_streams[connection]),
+        int(connections.max_concurrent_rpcs[connection]),
+    )
+    client, server = host(tables, connection, 0), host(tables, connection, 1)
+    words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
+    if not 0 <= limit < most:
+        return f"{words}, as servers do that stop or have too much to do."
+    return f"{words}: it allows {count(limit, 'stream')} at once, and {client} had {most:,} open."
+
+
 def _explain_endings(rows: Failed, first: str) -> str:
     """Explain the most frequent status, or that the server sent none."""
     without = int(common.without_trailers(rows).sum())
@@ -227,6 +272,13 @@ def _say_why(rows: Failed, status: str) -> str:
     if (rows.source != common.CONNECTION).any():
         return f"says why it responded with {status}"
     return "may say why the connection ended before a response"
+
+
+_AGAIN = Remedy(
+    "any gRPC implementation",
+    "a retry of calls that end with REFUSED_STREAM",
+    "safe for all methods; most libraries do it, as the server has not begun them (RFC 9113 section 8.7)",
+)
 
 
 def _list_remedies(status: str, retries: int, log: str, why: str) -> tuple[Remedy, ...]:

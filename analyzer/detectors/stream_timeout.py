@@ -8,11 +8,11 @@ the server or of a proxy ends streams like that: nginx's `grpc_read_timeout`, HA
 
 How it is decided
 -----------------
-Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, HTTP 408 or 504. `UNAVAILABLE`,
-`CANCELLED` or `DEADLINE_EXCEEDED` in trailers count when messages flowed until then. At least three such RPCs, and at
-least half of them, have the same longest silence or the same duration, within 5 %. A silence counts if the RPC ended
-with it: a timer of that length would have ended the stream at an earlier one. The time is at least 100 ms and three
-round trips: an error that is returned at once takes one round trip each time.
+Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, HTTP 408 or 504, and from Apache
+503. `UNAVAILABLE`, `CANCELLED` or `DEADLINE_EXCEEDED` in trailers count when messages flowed until then. At least three
+such RPCs, and at least half of them, have the same longest silence or the same duration, within 5 %. A silence counts
+if the RPC ended with it: a timer of that length would have ended the stream at an earlier one. The time is at least
+100 ms and three round trips: an error that is returned at once takes one round trip each time.
 
 RPCs that ended at their own `grpc-timeout`, that their client cancelled, or that ended with their connection do not
 count, and neither do RPCs that all ended at one moment.
@@ -136,13 +136,22 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     by_client = np.isin(rows.source, (common.CLIENT_RESET, common.CLIENT_DEADLINE))
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    answered = common.refused(rows) & ~np.isin(rows.http_status, TIMEOUTS)
+    answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
     broken: Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
     return broken
 
 
 TIMEOUTS = (408, 504)
 """HTTP statuses of a server or proxy that waited in vain (RFC 9110 sections 15.5.9 and 15.6.5)."""
+
+
+def _waited_in_vain(tables: Tables, rows: Failed) -> Mask:
+    """Mark RPCs whose HTTP status a timer may have caused: some software has another status for that."""
+    waited: Mask = np.isin(rows.http_status, TIMEOUTS)
+    for agent in distinct(rows.answered_by).tolist():
+        software = _software.recognise(common.software(tables, agent))
+        waited |= (rows.answered_by == agent) & np.isin(rows.http_status, _timers.list_statuses(software))
+    return waited
 
 
 def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits: Limits, *, of: int) -> _Timed | None:
@@ -179,8 +188,9 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     connections = common.connections_of(tables, rows.rpc)
     software = _software.recognise_proxy(tables, connections)
     by = f"{name_hosts(tables, connections, 1)}{f' ({software})' if software else ''}"
-    remedies = _timers.list_timers(timed.measures, median, software)
-    likely = f" Look at {remedies[0].knob} of {remedies[0].implementation}." if software else ""
+    remedies = _list_timers(rows, timed, software)
+    known = bool(remedies) and remedies[0].implementation == software
+    likely = f" Look at {remedies[0].knob} of {software}." if known else ""
     sent = int((rows.source == common.TRAILERS).sum())
     return Finding(
         id=ID,
@@ -216,6 +226,14 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
         ),
     )
+
+
+def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Remedy, ...]:
+    """List the timers that may have ended the RPCs; those that answer with their HTTP status, if all got one."""
+    median, statuses = float(np.median(timed.times_ns)), distinct(rows.http_status)
+    if common.refused(rows).all() and len(statuses) == 1:
+        return _timers.list_answering_timers(int(statuses[0]), median, software)
+    return _timers.list_timers(timed.measures, median, software)
 
 
 def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:

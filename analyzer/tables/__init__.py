@@ -176,7 +176,8 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     addresses: tuple[str, ...]
     """IP addresses."""
     errors: tuple[str, ...]
-    """Texts of `grpc-message` as they were sent, percent-encoded; none unless asked for."""
+    """Texts of `grpc-message` as they were sent, percent-encoded; those that
+    implementations write themselves, and all when asked for."""
     agents: tuple[str, ...]
     """Implementations named by clients."""
     frame_counts: Mapping[str, int]

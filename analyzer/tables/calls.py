@@ -97,7 +97,8 @@ class Repeats(Struct, frozen=True, eq=False):
     """One row per RPC that failed, or was answered right after such a one: whether its client asked the same again.
 
     The next request has the same method, number and bytes of messages, is on the same connection, and begins within a
-    second. RPCs that their client gave up, and those with `grpc-previous-rpc-attempts`, are left out.
+    second. Once a request had the `x-request-id` of a failed one, those with another id count as other calls. RPCs that
+    their client gave up, and those with `grpc-previous-rpc-attempts`, are left out.
     """
 
     connection: Annotated[Counts, "row of its connection"]
@@ -110,6 +111,7 @@ class Repeats(Struct, frozen=True, eq=False):
     next_stream: Annotated[Counts, "stream of the next equal request, 0 for none"]
     next_packet: Annotated[Counts, "its first packet"]
     next_time_ns: Annotated[Ints, "time of that packet"]
+    same_id: Annotated[Codes, "1 when the next request has the same `x-request-id`"]
 
 
 class OpenRpcs(Struct, frozen=True, eq=False):

@@ -16,6 +16,17 @@ from grpcdiag.analyzer.model.analysis import Analysis
 WILD = RECORDED / "wild"
 HEALTHY: dict[str, Any] = {"healthy": True}
 EXPECTED: dict[str, dict[str, Any]] = {
+    "apache-backend-down": {"verdict": ["proxy-error"], "not": ["stream-timeout"]},
+    "apache-proxy-timeout": {
+        "verdict": ["proxy-error"],
+        "must": ["stream-timeout"],
+        "says": ["Look at ProxyTimeout of Apache"],
+    },
+    "armeria-header-limit": {
+        "verdict": ["connection-closed-early"],
+        "says": [r"Header size exceeded max allowed size \(10240\)", "http2MaxHeaderListSize"],
+        "never": ["MaxConnectionAge", "create one channel"],
+    },
     "bloat-other-server": {
         "not": ["receive-window-stall", "stream-window-stall"],
         "never": ["tcp_rmem"],
@@ -24,6 +35,25 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
+    "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
+    "connect-node-refused": {"verdict": ["max-concurrent-streams"], "statuses": {"OK": 105, "UNAVAILABLE": 15}},
+    "envoy-connection-idle": {
+        "verdict": ["connection-churn"],
+        "says": ["max_connection_duration"],
+        "never": ["MaxConnectionAge", "create one channel"],
+        "statuses": {"OK": 8},
+    },
+    "envoy-overflow": {
+        "verdict": ["rpc-errors"],
+        "says": ["a circuit breaker was open: look at circuit_breakers.thresholds"],
+        "statuses": {"OK": 12, "UNAVAILABLE": 52},
+    },
+    "envoy-retries": {"verdict": ["retry-storm"], "says": ["18 calls caused 72 requests"]},
+    "envoy-route-timeout": {
+        "verdict": ["rpc-errors"],
+        "says": ["the route's timeout passed: look at route.timeout"],
+        "statuses": {"OK": 40, "UNAVAILABLE": 9},
+    },
     "etcd-bigrange": {"never": ["-1 bytes", "of 5 connections"]},
     "etcd-late": HEALTHY,
     "etcd-watch-lease": HEALTHY,
@@ -41,6 +71,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
     "grpcio-mtu": {"verdict": ["mtu-black-hole"], "not": ["peer-unreachable"]},
+    "grpcio-batch-ids": {"verdict": ["rpc-errors"], "not": ["retry-storm"], "statuses": {"OK": 48, "UNAVAILABLE": 24}},
+    "grpcio-concurrency-limit": {
+        "verdict": ["rpc-errors"],
+        "says": [r"maximum_concurrent_rpcs=n"],
+        "statuses": {"OK": 15, "RESOURCE_EXHAUSTED": 33},
+    },
+    "grpcio-slow-failures": {"verdict": ["rpc-errors"], "never": ["[Ee]nvoy", "a timer", "look at"]},
     "grpcio-frozen": {"must": ["synchronised-stall"], "statuses": {"OK": 103, "DEADLINE_EXCEEDED": 6}},
     "grpcio-outage": {
         "verdict": ["loss-recovery"],
@@ -116,6 +153,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "rst-noerror": HEALTHY | {"statuses": {"OK": 30}},
     "tonic-limit": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 64}},
     "tonic-server-timeout": {"verdict": ["cancelled"], "never": ["in the client"], "statuses": {"CANCELLED": 12}},
+    "tomcat-overhead": {
+        "verdict": ["connection-closed-early"],
+        "not": ["too-many-pings"],
+        "says": ["Tomcat", r"setOverheadDataThreshold\(0\)", "server 10.77.0.2 ended 20 of the connections"],
+        "never": ["MaxConnectionAge", "GracefulStop", "create one channel"],
+    },
     "web-http1": {
         "verdict": ["rpc-errors"],
         "must": ["proxy-error"],

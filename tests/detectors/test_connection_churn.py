@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from judging import changed, check_evidence, must, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, synthetic
+from support import RECORDINGS, Recording, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_churn
@@ -34,6 +34,34 @@ def test_synthetic() -> None:
     assert found.metrics["setup_round_trips"] == pytest.approx(2.5, rel=0.01)
     assert found.metrics["setup_share"] == pytest.approx(2.5 / 4.5, rel=0.01)
     check_evidence(found, [capture.file])
+
+
+def test_connections_that_the_server_ends_are_not_the_clients_choice() -> None:
+    """A client that opens one connection after the other is told so; one that loses each of its connections is not."""
+    ended = must(connection_churn, decode([recorded("wild/tomcat-overhead.pcap.zst")]))
+    assert (ended.metrics["ended_by_server"], ended.metrics["connections"]) == (20, 20)
+    assert "find out why server 10.77.0.2 ends them" in ended.verdict
+    assert not any("channel" in remedy.knob for remedy in ended.remedies)
+    closed = must(connection_churn, decode([recorded("lab/connection-churn.pcap")]))
+    assert closed.metrics["ended_by_server"] == 0
+    assert "create one channel" in closed.verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("connect-node-idle", "client 10.77.0.1 ends them 302 ms after a call"),
+        ("envoy-connection-idle", "server 10.77.0.2 ends them 501 ms after a call"),
+    ],
+)
+def test_connections_that_an_idle_timeout_ends(name: str, words: str) -> None:
+    """The client keeps one transport, which closes its connection 300 ms after a call; Envoy does after 500 ms."""
+    files = [recorded(f"wild/{name}.pcap.zst")]
+    found = must(connection_churn, decode(files))
+    assert f"{words}, so raise its idle timeout" in found.verdict
+    assert "idle timeout" in found.remedies[0].knob
+    assert "idle timeout" not in must(connection_churn, decode([recorded("lab/connection-churn.pcap")])).verdict
+    check_evidence(found, files)
 
 
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])

@@ -9,6 +9,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from judging import changed
 from msgspec.structs import replace
 from support import RECORDINGS, SYNTHETICS, Synthetic, recorded, recording, rows, synthetic
 
@@ -62,6 +63,19 @@ def test_the_server_sees_it_too() -> None:
     found = finding(analyze(recording(LOSSY, "server").files))
     assert found.severity == "critical"
     assert "server 10.77.0.2" in found.explanation
+
+
+def test_packets_that_the_capture_lacks_count_among_all() -> None:
+    """A capture with a tenth of the packets has a tenth of the retransmissions, too: the share must not grow."""
+    tables = decode(recording(LOSSY).files)
+    c = tables.connections
+    seen = int(c.packets_client.sum() + c.packets_server.sum())
+    lacking = changed(tables, "connections", missing_bytes=c.mss_client.astype(np.int64) * seen)
+    (whole,), (part,) = detect(tables, Limits()), detect(lacking, Limits())
+    assert isinstance(whole, Finding)
+    assert isinstance(part, Finding)
+    share = float(whole.metrics["retransmitted_share"])
+    assert part.metrics["retransmitted_share"] == pytest.approx(share / 2, rel=0.01)
 
 
 def test_the_evidence_is_in_the_packets() -> None:

@@ -22,9 +22,21 @@ from grpcdiag.fixtures.synthetic.scenes_retries import METHOD, hedged, number_at
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries", "wild/grpc-js-app-retries", "wild/grpcio-app-retries"]
+FIRES_ON = [
+    "wild/retry-storm",
+    "wild/grpcio-retries",
+    "wild/grpc-js-app-retries",
+    "wild/grpcio-app-retries",
+    "wild/envoy-retries",
+]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["wild/hedging", "wild/otlp-unavail", "wild/nginx-goaway50", "wild/grpcio-failing-loop"]
+QUIET_ON = [
+    "wild/hedging",
+    "wild/otlp-unavail",
+    "wild/nginx-goaway50",
+    "wild/grpcio-failing-loop",
+    "wild/grpcio-batch-ids",
+]
 """Recorded captures on which it must not."""
 
 
@@ -79,6 +91,18 @@ def test_retries_of_an_application_have_no_number() -> None:
     assert figures == {"requests": 60, "retries": 30, "attempts_per_call": 2.0, "calls_failed": 0}
     assert 50 * MS < int(finding.metrics["back_off_p50_ns"]) < 55 * MS
     assert "30 calls caused 60 requests: retries are 50% of the load" in analysis.verdict.text
+
+
+def test_retries_of_envoy_keep_the_request_id() -> None:
+    """Three clients in a loop made 18 calls, each of four attempts; by size alone their next calls are the same."""
+    (found,) = (f for f in analyze([recorded("wild/envoy-retries.pcap.zst")]).findings if f.id == detector.ID)
+    assert (found.metrics["retries"], found.metrics["most_attempts"], found.metrics["attempts_per_call"]) == (
+        54,
+        4,
+        4.0,
+    )
+    assert "method, size and x-request-id again" in found.explanation
+    assert found.remedies[0].implementation == "envoy"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _failures, rpc_errors
 from grpcdiag.analyzer.tables import NO_AGENT
-from grpcdiag.fixtures.synthetic.scenes_failures import statuses
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, opened, statuses
 
 FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
 """Recorded captures on which the finding fires."""
@@ -86,7 +87,7 @@ def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -
     ("name", "words", "remedy"),
     [
         ("caddy-backendkill", "most by END_STREAM without trailers", "the log of caddy"),
-        ("grpc-ruby-pool", "most with RESOURCE_EXHAUSTED", "the server's quota or thread pool"),
+        ("grpc-ruby-pool", "most with RESOURCE_EXHAUSTED", "GRPC::RpcServer.new(pool_size: n)"),
     ],
 )
 def test_where_to_look(name: str, words: str, remedy: str) -> None:
@@ -97,6 +98,39 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
     assert words in found.verdict
     assert found.remedies[0].knob.startswith(remedy)
     check_evidence(found, files)
+
+
+def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Path) -> None:
+    """Node's client opened twenty streams before it knew the limit of five; servers without a limit refuse as well."""
+    files = [recorded("wild/connect-node-refused.pcap.zst")]
+    tables = decode(files)
+    found = must(rpc_errors, tables)
+    assert "it allows 5 streams at once, and client 10.77.0.1 had 20 open" in found.verdict
+    assert "REFUSED_STREAM" in found.remedies[0].knob
+    check_evidence(found, files)
+    others = must(rpc_errors, changed(tables, "connections", peer_max_concurrent_streams=[-1]))
+    assert "as servers do that stop" in others.verdict
+    assert "at once" not in others.verdict
+
+
+def failing(texts: list[str]) -> Conversation:
+    conversation = opened()
+    for text in texts:
+        conversation.unary(METHOD, response=None, status=14, message=text)
+    return conversation
+
+
+def test_known_texts_are_shown_and_others_are_not(tmp_path: Path) -> None:
+    """A text of Envoy's is shown unasked, without what follows it; the advice needs it for half of the failures."""
+    lost = "upstream connect error or disconnect/reset before headers. reset reason: overflow"
+    others = ["bob", "upstream request timeout of bob"]
+    tables = played(failing([f"{lost}, bob", lost, *others]), tmp_path)
+    assert tables.errors == (lost,)
+    found = must(rpc_errors, tables)
+    assert f'"{lost}" (2)' in found.explanation
+    assert "The text of 2, one of envoy, says that a circuit breaker was open" in found.verdict
+    assert "bob" not in repr(found)
+    assert "circuit" not in must(rpc_errors, played(failing([lost, *others]), tmp_path)).verdict
 
 
 def test_failed_rpcs_are_found_once_for_each_tables() -> None:

@@ -31,6 +31,7 @@ QUIET_ON = [
     "deadline-exceeded",
     "lab/cancelled",
     "wild/haproxy-backend-down",
+    "wild/apache-backend-down",
     "wild/otlp-unavail",
     "wild/nghttpx-backendkill",
 ]
@@ -46,12 +47,14 @@ QUIET_ON = [
         ("route-timeout", 10, "duration", 3_021, "route.timeout"),
         ("stream-idle-timeout", 6, "silence", 3_010, "grpc_read_timeout"),
         ("http-write-timeout", 5, "duration", 2_002, "http.Server.WriteTimeout"),
+        ("apache-proxy-timeout", 9, "silence", 1_008, "ProxyTimeout"),
     ],
 )
 def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, setting: str) -> None:
-    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, 3 s (grpc_read_timeout) and 2 s of age.
+    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, 3 s (grpc_read_timeout), 2 s of age, 1 s.
 
-    In the last, messages are 200 ms apart: the longest silence is as alike as the duration, but streams survived it.
+    In http-write-timeout, messages are 200 ms apart: the longest silence is as alike as the duration, but streams
+    survived it.
     """
     path = recorded(f"wild/{name}.pcap.zst")
     finding = the_finding(detector, [path])

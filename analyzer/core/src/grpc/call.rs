@@ -95,6 +95,8 @@ pub struct Call {
     pub timeout_ns: i64,
     /// Attempts of the same call before this one, as its client says.
     pub previous_attempts: u8,
+    /// The request's `x-request-id`, as a number that equal ones share; 0 for none.
+    pub request_id: u32,
     /// Bytes of it are missing from the capture.
     pub touches_gap: bool,
     /// Its end may be among them: its time is known no further than its last frame.

@@ -9,6 +9,7 @@ use crate::http2::hpack::{Classifier, Field};
 use crate::store::strings::Strings;
 use crate::store::traces::Trace;
 
+use super::known_texts;
 use super::protocol::Content;
 use super::status;
 
@@ -73,7 +74,10 @@ impl Classifier for Strings {
             b":status" => HeaderClass::HttpStatus(parse_http_status(value)),
             b"content-type" => HeaderClass::ContentType(Content::from_header(value)),
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
-            b"grpc-message" if self.keeps_errors => HeaderClass::GrpcMessage(self.errors.intern(value)),
+            b"grpc-message" => {
+                let shown = if self.keeps_errors { Some(value) } else { known_texts::find_error(value) };
+                shown.map_or(HeaderClass::Other, |text| HeaderClass::GrpcMessage(self.errors.intern(text)))
+            }
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"grpc-previous-rpc-attempts" => HeaderClass::PreviousAttempts(parse_attempts(value)),
             b"traceparent" => {

@@ -4,6 +4,7 @@ pub mod call;
 pub mod data;
 mod events;
 pub mod headers;
+pub mod known_texts;
 mod late;
 pub mod message;
 mod other;

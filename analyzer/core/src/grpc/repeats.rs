@@ -1,4 +1,5 @@
-//! Finds requests that a client sends again after they failed: of the same method, with equally many message bytes.
+//! Finds requests that a client sends again after they failed: of the same method, with equally many message bytes. A client
+//! that keeps the `x-request-id` of a call in its next attempt, as Envoy does, is known to repeat only such requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub const WITHIN: i64 = 1_000_000_000;
 pub struct Repeats {
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::REPEATS_OPEN }, _, _>")]
     recent: VecDeque<Ended>,
+    /// A request had the `x-request-id` of a failed one before it.
+    keeps_ids: bool,
 }
 
 /// Method, messages and bytes of a request.
@@ -29,6 +32,8 @@ pub type Request = (u32, u32, u64);
 pub struct Ended {
     /// What its client had asked.
     pub request: Request,
+    /// Its `x-request-id`, 0 for none.
+    pub id: u32,
     /// It failed, so that its client may ask again.
     pub failed: bool,
     /// What is known of it.
@@ -40,12 +45,20 @@ impl Repeats {
     pub fn take(&mut self, mut ended: Ended, start: At, connection: u32, cx: &mut Context) {
         let after = |old: &Ended| start.time.saturating_sub(old.row.time_ns);
         // they are in the order of their ends: none that ended earlier is followed by this one either
-        let mut soon_enough = self.recent.iter().enumerate().rev().take_while(|(_, old)| after(old) <= WITHIN);
-        let before = soon_enough.find(|(_, old)| old.request == ended.request && after(old) >= 0);
-        let before = before.map(|(place, _)| place).and_then(|place| self.recent.remove(place));
+        let soon_enough = self.recent.iter().enumerate().rev().take_while(|(_, old)| after(old) <= WITHIN);
+        let mut equal = soon_enough.filter(|(_, old)| old.request == ended.request && after(old) >= 0);
+        let same_id = |old: &Ended| ended.id != 0 && old.id == ended.id;
+        let place = match equal.clone().find(|(_, old)| same_id(old)) {
+            None if self.keeps_ids && ended.id != 0 => None,
+            None => equal.next(),
+            found => found,
+        };
+        let before = place.map(|(place, _)| place).and_then(|place| self.recent.remove(place));
         let follows_failure = before.as_ref().is_some_and(|old| old.failed);
         if let Some(mut old) = before {
             ended.row.attempt = if old.failed { old.row.attempt } else { 0 };
+            old.row.same_id = same_id(&old).into();
+            self.keeps_ids |= old.failed && same_id(&old);
             (old.row.next_stream, old.row.next_packet, old.row.next_time_ns) =
                 (ended.row.stream, start.packet, start.time);
             push(old.row, connection, cx);
@@ -105,7 +118,7 @@ mod tests {
         for (stream, &(start, end, bytes, failed)) in (1..).zip(rpcs) {
             let row = RepeatRow { stream, time_ns: end * MS, ..RepeatRow::default() };
             let start = At::new(stream, start * MS);
-            repeats.take(Ended { request: (0, 1, bytes), failed, row }, start, 0, &mut cx);
+            repeats.take(Ended { request: (0, 1, bytes), id: 0, failed, row }, start, 0, &mut cx);
         }
         repeats.finish(0, &mut cx);
         let next = |(&stream, &time): (&u32, &i64)| if stream > 0 { time / MS } else { -1 };
@@ -120,6 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn requests_with_other_ids_are_other_calls_where_ids_are_kept() {
+        let (mut repeats, mut cx) = (Repeats::default(), Context::default());
+        let rpcs = [(0, 7, true), (10, 7, true), (20, 8, true), (30, 7, false), (40, 8, false), (50, 9, false)];
+        for (stream, (start, id, failed)) in (1..).zip(rpcs) {
+            let row = RepeatRow { stream, time_ns: (start + 1) * MS, ..RepeatRow::default() };
+            let ended = Ended { request: (0, 1, 9), id, failed, row };
+            repeats.take(ended, At::new(stream, start * MS), 0, &mut cx);
+        }
+        repeats.finish(0, &mut cx);
+        let rows = cx.repeats.stream.iter().zip(&cx.repeats.next_stream);
+        let rows: Vec<(u32, u32)> = rows.map(|(&stream, &next)| (stream, next)).collect();
+        assert_eq!(rows, [(1, 2), (2, 4), (3, 5), (4, 0), (5, 0)], "6 is a call of its own");
+        assert_eq!(cx.repeats.same_id, [1, 1, 1, 0, 0]);
+    }
+
+    #[test]
     fn other_requests_and_later_ones_are_none() {
         assert_eq!(rows(&[(0, 1, 9, true), (2, 3, 8, false), (1002, 1003, 9, false)]), [(1, -1)]);
         assert_eq!(rows(&[(0, 10, 9, true), (9, 11, 9, false)]), [(1, -1)], "it began before the failure");
@@ -130,7 +159,12 @@ mod tests {
         let (mut repeats, mut cx) = (Repeats::default(), Context::default());
         for (stream, end) in [(1, 0), (3, 500), (5, 900)] {
             let row = RepeatRow { stream, time_ns: end * MS, ..RepeatRow::default() };
-            repeats.take(Ended { request: (0, 1, u64::from(stream)), failed: true, row }, At::new(1, 0), 7, &mut cx);
+            repeats.take(
+                Ended { request: (0, 1, u64::from(stream)), id: 0, failed: true, row },
+                At::new(1, 0),
+                7,
+                &mut cx,
+            );
         }
         repeats.finish_before(1_000 * MS, 7, &mut cx);
         assert!(cx.repeats.is_empty(), "one that began at 1,000 ms may follow");
@@ -145,7 +179,7 @@ mod tests {
         assert_eq!(rows(&rpcs).len(), rpcs.len());
         let mut repeats = Repeats::default();
         for bytes in 0..limits::REPEATS_OPEN as u64 + 5 {
-            let ended = Ended { request: (0, 1, bytes), failed: true, row: RepeatRow::default() };
+            let ended = Ended { request: (0, 1, bytes), id: 0, failed: true, row: RepeatRow::default() };
             repeats.take(ended, At::new(1, 0), 0, &mut Context::default());
         }
         assert_eq!(repeats.recent.len(), limits::REPEATS_OPEN);

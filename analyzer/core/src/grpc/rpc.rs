@@ -102,6 +102,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.headers_unknown = summary.unknown > 0;
     call.is_guessed = summary.content == Content::None && summary.unknown > 0 && !summary.te_trailers;
     call.previous_attempts = summary.previous_attempts;
+    call.request_id = summary.request_id as u32; // enough to tell requests of one method and size apart
     let retry = summary.previous_attempts > 0;
     h2.application.retries += u32::from(retry);
     let example = retry && h2.application.retries <= limits::RETRIES;

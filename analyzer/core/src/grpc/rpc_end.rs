@@ -207,8 +207,12 @@ fn note_repeat(
         ..RepeatRow::default()
     };
     let reader = &call.directions[client].reader;
-    let ended =
-        Ended { request: (call.method, reader.messages, reader.bytes), failed: ending.status != status::OK, row };
+    let ended = Ended {
+        request: (call.method, reader.messages, reader.bytes),
+        id: call.request_id,
+        failed: ending.status != status::OK,
+        row,
+    };
     repeats.get_or_insert_default().take(ended, call.first, connection, cx);
 }
 

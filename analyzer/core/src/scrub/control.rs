@@ -1,5 +1,6 @@
 //! Payloads of control frames: what RFC 9113 defines stays, free octets do not.
 
+use crate::grpc::known_texts;
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::http2::frame::ping::Purpose;
 use crate::http2::observe::implementation::Implementation;
@@ -62,30 +63,10 @@ pub(super) fn ping(payload: &[u8], key: &Key) -> Vec<u8> {
     replaced.to_vec()
 }
 
-/// Debug texts that gRPC implementations send of their own: grpc-go internal/transport/http2_server.go, grpc-java
-/// NettyServerHandler, C-core chttp2_transport.cc, nghttp2 and h2.
-const REASONS: [&[u8]; 15] = [
-    b"",
-    b"too_many_pings",
-    b"max_age",
-    b"max_idle",
-    b"graceful_stop",
-    b"app_requested",
-    b"Connection GOAWAY",
-    b"server_shutdown",
-    b"Server shutdown",
-    b"Connection aborted",
-    b"keepalive watchdog timeout",
-    b"disconnecting",
-    b"client transport shutdown",
-    b"shutdown",
-    b"keepalive_timeout",
-];
-
 /// Last stream and error code stay, and a debug text that is an implementation's own; other texts are noted in `hidden`.
 pub(super) fn goaway(payload: &[u8], hidden: &mut Vec<String>) -> Vec<u8> {
     let (fields, text) = payload.split_at_checked(8).unwrap_or((payload, &[]));
-    if REASONS.contains(&text) {
+    if known_texts::is_of_goaway(text) {
         return payload.to_vec();
     }
     let text = String::from_utf8_lossy(text).into_owned();

@@ -2,6 +2,7 @@
 //! working can be read. Everything else is replaced.
 
 use crate::grpc::headers::{IMPLEMENTATIONS, PROXIES};
+use crate::grpc::known_texts;
 use crate::store::traces::Trace;
 
 use super::replace::{Kind, Part};
@@ -146,6 +147,10 @@ pub(super) fn parts<'a>(name: Option<&[u8]>, value: &'a [u8], around: Around) ->
         b"grpc-status" | b"grpc-previous-rpc-attempts" => whole(value.len() <= 2 && is_number(value)),
         b"grpc-retry-pushback-ms" => whole(value.len() <= 7 && is_number(value)),
         b"content-length" => whole(value.len() <= 12 && is_number(value)),
+        b"grpc-message" => {
+            let (known, other) = value.split_at(known_texts::find_error(value).map_or(0, <[u8]>::len));
+            vec![Part::Kept(known), Part::Hidden(other)]
+        }
         b"grpc-timeout" => whole(is_timeout(value)),
         b"transfer-encoding" => whole(value == b"chunked"),
         b"grpc-encoding"
@@ -354,6 +359,7 @@ mod tests {
         assert_eq!(plain("grpc-status", "14"), "14");
         assert_eq!(plain("grpc-status", "hunter2"), "???????");
         assert_eq!(plain("grpc-message", "no"), "??");
+        assert_eq!(plain("grpc-message", "Exception calling application: no"), "Exception calling application: ??");
         assert_eq!(plain("grpc-timeout", "50m"), "50m");
         assert_eq!(plain("grpc-accept-encoding", "identity, gzip"), "identity, gzip");
         assert_eq!(plain("grpc-encoding", "acme"), "????");

@@ -36,7 +36,7 @@ pub struct Options {
     pub sorts_rpcs: bool,
     /// Keep one row per interval in which a side had to act.
     pub acts: bool,
-    /// Keep the texts of `grpc-message`.
+    /// Keep all texts of `grpc-message`.
     pub errors: bool,
     /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
     pub file_times: bool,

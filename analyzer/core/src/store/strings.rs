@@ -163,11 +163,11 @@ pub struct Strings {
     pub methods: Interner,
     /// Implementations, `grpc-go/1.85.0`.
     pub agents: Interner,
-    /// Error texts, `grpc-message` as it was sent.
+    /// Error texts, `grpc-message` as it was sent or its known beginning.
     pub errors: Interner,
     /// Trace contexts of requests.
     pub traces: Traces,
-    /// Whether error texts are kept: they may hold anything.
+    /// Whether all error texts are kept, which may hold anything, and not only those of implementations.
     pub keeps_errors: bool,
     /// Methods without a name so far.
     unnamed: u32,

@@ -104,7 +104,7 @@ Trace = Annotated[
 ]
 
 ShowMessages = Annotated[
-    bool, typer.Option("--show-messages", help="Show the texts of errors (grpc-message), which may hold secrets.")
+    bool, typer.Option("--show-messages", help="Show all texts of errors (grpc-message), which may hold secrets.")
 ]
 
 SLOW_S = 0.4

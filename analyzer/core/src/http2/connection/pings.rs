@@ -18,7 +18,7 @@ const ANSWERS_DATA: i64 = 2_000_000;
 /// and 10 s on clients, and estimators wait for DATA.
 const SILENCE: i64 = 1_000_000_000;
 /// Characters kept of a GOAWAY's debug text.
-const REASON: usize = 64;
+const REASON: usize = 80;
 
 /// A PING of `side`, or its acknowledgement.
 pub(in crate::http2) fn ping<A: Application>(
@@ -96,7 +96,7 @@ pub(in crate::http2) fn goaway<A: Application>(
 /// Debug data as far as it is words: a reason is, anything else is not shown.
 fn text(debug_data: &[u8]) -> String {
     let kept = debug_data.get(..REASON).unwrap_or(debug_data);
-    let plain = kept.iter().all(|&byte| byte.is_ascii_alphanumeric() || b" _-.,:()".contains(&byte));
+    let plain = kept.iter().all(|&byte| byte.is_ascii_alphanumeric() || b" _-.,:()[]".contains(&byte));
     if plain { String::from_utf8_lossy(kept).into_owned() } else { String::new() }
 }
 

@@ -53,7 +53,7 @@ table!(
     /// bounded by `limits::REPEATS`.
     Repeats, RepeatRow {
         connection: u32, stream: u32, method: u32, attempt: u8, status: u8, packet: u32, time_ns: i64,
-        next_stream: u32, next_packet: u32, next_time_ns: i64,
+        next_stream: u32, next_packet: u32, next_time_ns: i64, same_id: u8,
     }
 );
 

@@ -1,0 +1,220 @@
+"""What texts of `grpc-message` and GOAWAY mean that software writes itself: the core keeps these unasked."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from ..model.finding import Remedy
+from ._software import C_CORE
+
+
+class Meaning(Struct, frozen=True):
+    """What some texts of one software say, and the setting that they are about."""
+
+    software: str
+    texts: tuple[str, ...]
+    """How they begin, or for Envoy's resets how they go on."""
+    says: str
+    setting: str
+    note: str
+    source: str
+    """Where it is described, with the version: for who checks this table, not shown."""
+
+
+_RESET = "reset reason: "
+_MEMORY = "a message is held in memory whole; smaller messages or a stream of parts need no larger limit"
+_LONG = "a message was longer than its receiver accepts"
+_LOST = "the proxy lost its backend's connection or stream"
+_NO_CONNECTION = "the proxy got no connection to its backend"
+
+MEANINGS = (
+    Meaning(
+        "envoy",
+        ("upstream request timeout",),
+        "the route's timeout passed",
+        "route.timeout",
+        "15 s by default, also for streams; VirtualService http.timeout in Istio",
+        "route_components.proto, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        ("stream timeout",),
+        "a timer of the stream passed",
+        "stream_idle_timeout",
+        "300 s by default",
+        "http_connection_manager.proto, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        (f"{_RESET}overflow",),
+        "a circuit breaker was open",
+        "circuit_breakers.thresholds",
+        "max_requests, max_pending_requests and max_connections of the cluster: 1,024 each by default",
+        "circuit_breaker.proto, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        tuple(
+            f"{_RESET}{one}" for one in ("remote connection failure", "local connection failure", "connection timeout")
+        ),
+        _NO_CONNECTION,
+        "endpoints and port of the cluster",
+        "whether the backend listens there; the proxy's log has the address",
+        "utility.cc, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        tuple(f"{_RESET}{one}" for one in ("connection termination", "remote reset", "remote refused stream reset")),
+        _LOST,
+        "the backend's log at the times of the evidence",
+        "whether it restarted; retry_on: reset of the route retries such calls",
+        "utility.cc, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        ("no healthy upstream",),
+        "no backend was healthy",
+        "health checks and endpoints of the cluster",
+        "whether it has endpoints, and which checks fail",
+        "router.cc, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        ("fault filter abort",),
+        "a fault was injected on purpose",
+        "envoy.filters.http.fault (VirtualService http.fault in Istio)",
+        "a test may have left it; it may also delay calls",
+        "fault_filter.cc, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        ("local_rate_limited",),
+        "a rate limit was reached",
+        "local_ratelimit token_bucket",
+        "max_tokens per fill_interval; the limit may be meant",
+        "local_rate_limit.proto, Envoy 1.39",
+    ),
+    Meaning(
+        C_CORE,
+        ("received metadata size exceeds",),
+        "the metadata of a call was larger than the limit",
+        "grpc.max_metadata_size, grpc.absolute_max_metadata_size",
+        "8 and 16 KiB by default, at the end that received it; send less metadata if you can",
+        "channel_arg_names.h, gRPC 1.66",
+    ),
+    Meaning(
+        "grpcio",
+        ("Concurrent RPC limit exceeded!",),
+        "as many calls were open as the server allows",
+        "grpc.server(..., maximum_concurrent_rpcs=n)",
+        "beyond that many open calls the server refuses others at once; off by default",
+        "grpcio 1.85",
+    ),
+    Meaning(
+        "grpc for Ruby",
+        ("No free threads in thread pool",),
+        "all threads of the server's pool were busy",
+        "GRPC::RpcServer.new(pool_size: n)",
+        "30 by default; it must be as large as the calls open at once",
+        "rpc_server.rb, grpc 1.51",
+    ),
+    *(
+        Meaning(software, texts, _LONG, setting, _MEMORY, source)
+        for software, texts, setting, source in (
+            (
+                C_CORE,
+                ("SERVER: Received message larger", "CLIENT: Received message larger"),
+                "grpc.max_receive_message_length",
+                "channel_arg_names.h, gRPC 1.66",
+            ),
+            (
+                "grpc-go",
+                ("grpc: received message",),
+                "grpc.MaxRecvMsgSize(n), grpc.MaxCallRecvMsgSize(n)",
+                "grpc-go 1.70",
+            ),
+            ("grpc-java", ("gRPC message exceeds maximum size",), "maxInboundMessageSize(n)", "grpc-java 1.68"),
+            (
+                "grpc-dotnet",
+                ("Received message exceeds the maximum configured",),
+                "MaxReceiveMessageSize",
+                "grpc-dotnet 2.66",
+            ),
+            (
+                "tonic",
+                ("Error, decoded message length", "Error, message length"),
+                "max_decoding_message_size(n)",
+                "tonic 0.12",
+            ),
+            (
+                "connect-es, connect-go",
+                ("message size ",),
+                "readMaxBytes (connect-es), connect.WithReadMaxBytes(n) (connect-go)",
+                "@connectrpc/connect 2.1, connect-go 1.18",
+            ),
+            (
+                "Armeria",
+                ("com.linecorp.armeria.common.grpc",),
+                "GrpcServiceBuilder.maxRequestMessageLength(n)",
+                "Armeria 1.32",
+            ),
+        )
+    ),
+    Meaning(
+        "tonic",
+        ("Timeout expired",),
+        "a timeout of the server passed",
+        "Server::timeout(duration)",
+        "off by default; a deadline of the client ends calls at both ends",
+        "tonic 0.12",
+    ),
+    Meaning(
+        "Tomcat",
+        ("Connection [",),
+        "it counted too many small frames",
+        "Http2Protocol.setOverheadDataThreshold(0), setOverheadWindowUpdateThreshold(0)",
+        "1,024 bytes by default: smaller DATA frames, as gRPC's often are, count against the connection",
+        "configuration of the HTTP/2 upgrade protocol, Tomcat 10.1",
+    ),
+    Meaning(
+        "Netty",
+        ("Header size exceeded max",),
+        "the header fields of a request were larger than its limit",
+        "NettyServerBuilder.maxInboundMetadataSize(n); in Armeria ServerBuilder.http2MaxHeaderListSize(n)",
+        "8 KiB by default; send less metadata if you can",
+        "grpc-java 1.68, Armeria 1.32",
+    ),
+    Meaning(
+        "Jetty",
+        ("invalid_headers_frame",),
+        "the header fields of a request were larger than its limit, or wrong",
+        "HttpConfiguration.setRequestHeaderSize(n)",
+        "8 KiB by default; send less metadata if you can",
+        "Jetty 12.0",
+    ),
+)
+"""All meanings known, those of one software together."""
+
+
+def find_most_frequent(texts: Mapping[str, int]) -> tuple[Meaning, int] | None:
+    """Find the meaning that most texts have, and how many have it; None when no text is known."""
+    counts = Counter[Meaning]()
+    for text, number in texts.items():
+        counts.update({meaning: number for meaning in MEANINGS if _has(meaning, text)})
+    return counts.most_common(1)[0] if counts else None
+
+
+def find_meaning(text: str) -> Meaning | None:
+    """Find what one text means; None when it is not known."""
+    found = find_most_frequent({text: 1})
+    return found[0] if found else None
+
+
+def _has(meaning: Meaning, text: str) -> bool:
+    return any(text.startswith(one) or (one.startswith(_RESET) and one in text) for one in meaning.texts)
+
+
+def make_remedy(meaning: Meaning) -> Remedy:
+    """Name the setting that the texts are about."""
+    return Remedy(meaning.software, meaning.setting, meaning.note)
