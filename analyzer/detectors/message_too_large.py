@@ -12,15 +12,15 @@ By the length in the message's prefix, and by who ended the RPC before the messa
 above 4 MiB whose client reset the stream within 100 ms of the prefix, neither at a deadline nor because another attempt
 was answered, and requests above 4 MiB to which the server responded with RESOURCE_EXHAUSTED, a round trip or more after
 the prefix. No message above 4 MiB may have arrived whole at that host. Responses need three such RPCs: one or two may
-have been cancelled by chance. Where texts of errors are read, requests count only if the text says that the message is
-too large; without the text, the confidence is medium.
+have been cancelled by chance. Where the text of the error is known, requests count only if it says that the message is
+too large; where it is hidden (`--show-messages` shows it), the confidence is medium.
 
 When it cannot tell
 -------------------
 Limits below 4 MiB, and messages that were sent whole before the receiver refused them: these calls stay `cancelled` or
 `rpc-errors`. Lengths after decompression are not on the wire, and a limit may count those. A client that cancels its
 calls as soon as a response begins looks the same, unless it resets with ENHANCE_YOUR_CALM, as C-core does. So does a
-server that refuses long requests for another reason, such as a quota, if the text of the error is not read.
+server that refuses long requests for another reason, such as a quota, where the text of the error is hidden.
 
 What would refute it
 --------------------
@@ -99,7 +99,7 @@ def _are_requests(tables: Tables, rows: Failed, limits: Limits) -> Mask:
     answered = (rows.status == RESOURCE_EXHAUSTED) & (rows.source == common.TRAILERS) & later
     found: Mask = answered & _are_too_long(tables, rows, 0, limits)
     for place in np.flatnonzero(found).tolist() if tables.errors else ():
-        text = common.error_text(tables, int(rows.rpc[place]))
+        text = _find_text(tables, int(rows.rpc[place]))
         found[place] = text is None or TOO_LARGE.search(text) is not None
     return found
 
@@ -179,7 +179,12 @@ def _is_explicit(tables: Tables, rows: Failed, direction: int) -> bool:
     """Check whether each receiver says that it refuses: by an error's text or, as C-core, by the code of its reset."""
     if direction:
         return bool((rows.reset_code == ENHANCE_YOUR_CALM).all())
-    return all(common.error_text(tables, rpc) for rpc in rows.rpc.tolist())
+    return all(_find_text(tables, rpc) for rpc in rows.rpc.tolist())
+
+
+def _find_text(tables: Tables, rpc: int) -> str | None:
+    """Find the text of an RPC's error; None where there is none, or it is neither known nor asked for."""
+    return common.error_text(tables, int(tables.rpcs.grpc_message[rpc]))
 
 
 def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Iterator[Evidence]:

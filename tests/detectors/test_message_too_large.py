@@ -47,8 +47,7 @@ def test_a_client_that_refuses_responses(name: str, confidence: str, knob: str) 
 def test_a_server_that_refuses_requests() -> None:
     files = [recorded("wild/grpc-go-receive-limit-server.pcap.zst")]
     found = must(message_too_large, decode(files))
-    assert (found.severity, found.confidence, found.metrics["side"]) == ("critical", "medium", "server")
-    assert must(message_too_large, decode(files, errors=True)).confidence == "high"
+    assert (found.severity, found.confidence, found.metrics["side"]) == ("critical", "high", "server")
     assert found.remedies[0].knob == "grpc.MaxRecvMsgSize(n)"
     check_evidence(found, files)
 
@@ -61,20 +60,24 @@ def test_its_figures_from_scenes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fires"),
+    ("text", "hidden", "shown"),
     [
-        ("grpc: received message larger than max (5000000 vs. 4194304)", True),
-        ("gRPC message exceeds maximum size 4194304: 5000000", True),
-        ("Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes", True),
-        ("quota exceeded for project demo", False),
-        ("too many messages", False),
+        ("grpc: received message larger than max (5000000 vs. 4194304)", "high", "high"),
+        ("gRPC message exceeds maximum size 4194304: 5000000", "high", "high"),
+        ("Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes", "high", "high"),
+        ("Our messages may not be larger than that", "medium", "high"),
+        ("quota exceeded for project demo", "medium", None),
+        ("too many messages", "medium", None),
+        ("Concurrent RPC limit exceeded!", None, None),
     ],
 )
-def test_an_error_s_text_decides_if_it_is_read(tmp_path: Path, text: str, fires: bool) -> None:
-    conv = refuse_requests(LIMIT + 1, text=text)
-    assert must(message_too_large, played(conv, tmp_path)).confidence == "medium"
-    found = told(message_too_large, played(conv, tmp_path, errors=True))
-    assert (found and found.confidence) == ("high" if fires else None)
+def test_the_text_of_an_error_decides_if_it_is_known(
+    tmp_path: Path, text: str, hidden: str | None, shown: str | None
+) -> None:
+    """Texts of implementations are known without being asked for."""
+    for confidence, asked in ((hidden, False), (shown, True)):
+        found = told(message_too_large, played(refuse_requests(LIMIT + 1, text=text), tmp_path, errors=asked))
+        assert (found and found.confidence) == confidence
 
 
 def test_a_server_that_had_not_the_prefix_refused_something_else(tmp_path: Path) -> None:
