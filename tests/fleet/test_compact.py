@@ -256,6 +256,22 @@ def test_a_reader_that_others_overtake_begins_again(tmp_path: Path, reader: str,
     assert overtaken and found.rpcs == (before.rpcs if command == "compact" else len(growing.rows())) > 0
 
 
+@pytest.mark.parametrize("command", ["compact", "prune"])
+def test_a_command_that_another_one_overtakes_at_once_goes_on(tmp_path: Path, command: str) -> None:
+    growing = in_parts(tmp_path)
+    real, others = catalog.markers, []
+
+    def late(*given: Any) -> Any:
+        if not others:
+            others.append(command)
+            pruning.prune(growing.dataset, LATER_NS, finished=True)
+        return real(*given)
+
+    with patch.object(catalog, "markers", late):
+        told = fleet(command, growing.dataset, *(("--older", "1d") if command == "prune" else ()))[1]
+    assert others and "0 recordings" in told
+
+
 def test_compact_ends_quietly_if_prune_overtakes_it(tmp_path: Path) -> None:
     growing = in_parts(tmp_path)
     real = compaction._merge
