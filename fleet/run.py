@@ -93,8 +93,7 @@ def plan(
     is_told = all(one.id in known and known[one.id].options == wanted.options for one in series)
     present: dict[str, Committed] = {}
     if secrets or not is_told:
-        contents = catalog.read_contents(target)
-        catalog.check(contents)
+        contents = catalog.read_steadily(target, catalog.check)
         present = {**catalog.list_pruned(target), **contents.present}
         wanted = replace(wanted, number=contents.number)
     parts: dict[str, dict[str, Committed]] = defaultdict(dict)
@@ -159,8 +158,7 @@ def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool
 
 
 def _check_is_dataset(dataset: str) -> None:
-    contents = catalog.read_contents(dataset)
-    catalog.check(contents)
+    contents = catalog.read_steadily(dataset, catalog.check)
     if not contents and not heads.exist(dataset) and not catalog.list_pruned(dataset):
         raise store.StoreError(f"{dataset}: not a dataset of grpcdiag fleet analyze", dataset)
 

@@ -312,10 +312,11 @@ def advise(schema: str, known: str) -> str:
     return "upgrade grpcdiag, or write another dataset"
 
 
-def check(contents: Contents) -> None:
-    """Check with one marker that this version can read the dataset. Raises StoreError."""
+def check(contents: Contents) -> Contents:
+    """Check with one marker that this version can read the dataset; return its contents. Raises StoreError."""
     if contents.present:
         markers([max(contents.present.values(), key=lambda one: one.stem)])
+    return contents
 
 
 def prepare(dataset: str) -> None:

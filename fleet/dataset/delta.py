@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..recordings import store
@@ -30,13 +31,18 @@ class ConflictError(Exception):
 
 
 def is_supported(dataset: str) -> bool:
-    """Check whether deltalake can write into this store. Raises StoreError."""
-    return _locate(dataset).partition("://")[0] in _SCHEMES
+    """Check whether deltalake can write into this store; it decodes `%` in paths once too often. Raises StoreError."""
+    system, path = store.opened(dataset)
+    place = str(system.unstrip_protocol(path))
+    return place.partition("://")[0] in _SCHEMES and "%" not in place
 
 
 def _locate(url: str) -> str:
+    """Return the URL as deltalake takes it, with what is special in URLs quoted in paths."""
     system, path = store.opened(url)
-    return str(system.unstrip_protocol(path)).rstrip("/")
+    place = str(system.unstrip_protocol(path)).rstrip("/")
+    local = store.local_path(place)
+    return place if local is None else Path(local).as_uri()
 
 
 @contextmanager
@@ -67,7 +73,7 @@ def read(dataset: str, folder: str) -> DeltaTable | None:
 
     place = _locate(url)
     with told(url):
-        return DeltaTable(store.local_path(place) or place, storage_options=_options(place))
+        return DeltaTable(place, storage_options=_options(place))
 
 
 def create(dataset: str, folder: str, schema: Schema, partition: str) -> DeltaTable:
@@ -76,11 +82,13 @@ def create(dataset: str, folder: str, schema: Schema, partition: str) -> DeltaTa
 
     url = f"{dataset.rstrip('/')}/{folder}"
     if not is_supported(url):
-        raise store.StoreError(f"{without_credentials(url)}: deltalake cannot write into this store", url)
+        raise store.StoreError(
+            f"{without_credentials(url)}: deltalake cannot write into this store, or its path has a %", url
+        )
     place = _locate(url)
     with told(url):
         table = DeltaTable.create(
-            store.local_path(place) or place,
+            place,
             schema,
             mode="ignore",
             partition_by=[partition],
