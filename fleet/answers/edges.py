@@ -78,6 +78,23 @@ _SUMS = (
 
 def read_map(database: Any, most: int | None) -> ServiceMap:
     """Read the map of the tables `all_t` and `all_l`, with at most `most` edges."""
+    _create_edges(database)
+    edges = list(_read_edges(database, f"ORDER BY place {f'LIMIT {most}' if most else ''}"))
+    nested = tuple(_put_behind(edges))
+    every, rpcs, behind = database.execute(
+        "SELECT count(*), sum(rpcs)::BIGINT, sum(rpcs) FILTER (proxy <> '')::BIGINT FROM edges"
+    ).fetchone()
+    return ServiceMap(
+        edges=nested,
+        more_edges=every - len(nested),
+        more_rpcs=(rpcs or 0) - sum(edge.rpcs for edge in nested),
+        rpcs_behind_proxies=behind or 0,
+        unjoined=_find_unjoined(database),
+    )
+
+
+def _create_edges(database: Any) -> None:
+    """Create the table `edges`, with the time `ns` for which recordings of each were running."""
     _create_ends(database, "ends_t", f"recording, {_SUMS}", "all_t")
     _create_ends(database, "ends_l", "step, sum(rpcs) AS rpcs", "all_l")
     quantile = "min(step) FILTER (until >= {q} * every)"
@@ -108,18 +125,6 @@ def read_map(database: Any, most: int | None) -> ServiceMap:
             SELECT {_KEYS}, sum(greatest(last - greatest(first, until), 0)) AS ns FROM times GROUP BY ALL
         )
         SELECT * FROM figures LEFT JOIN quantiles USING ({_KEYS}) LEFT JOIN recorded USING ({_KEYS})""")
-    edges = list(_read_edges(database, f"ORDER BY place {f'LIMIT {most}' if most else ''}"))
-    nested = tuple(_put_behind(edges))
-    every, rpcs, behind = database.execute(
-        "SELECT count(*), sum(rpcs)::BIGINT, sum(rpcs) FILTER (proxy <> '')::BIGINT FROM edges"
-    ).fetchone()
-    return ServiceMap(
-        edges=nested,
-        more_edges=every - len(nested),
-        more_rpcs=(rpcs or 0) - sum(edge.rpcs for edge in nested),
-        rpcs_behind_proxies=behind or 0,
-        unjoined=_find_unjoined(database),
-    )
 
 
 def _group(host: str) -> str:
