@@ -292,6 +292,8 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -
         Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS = 300000, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS = 0", rarer),
         Remedy("grpc-js", "grpc.keepalive_time_ms: 300000, grpc.keepalive_permit_without_calls: 0", rarer),
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(Duration::from_secs(300))", rarer),
+        Remedy("connect-es", "pingIntervalMs: 300000, pingIdleConnection: false", rarer),
+        Remedy("envoy", "http2_protocol_options.connection_keepalive.interval of the cluster: 300s", rarer),
         Remedy("grpc-dotnet", "SocketsHttpHandler.KeepAlivePingDelay = TimeSpan.FromMinutes(5)", rarer),
     )
     fixed = "a fixed window, which stops the BDP probes; slow on long links if it is small"
