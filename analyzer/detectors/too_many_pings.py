@@ -57,6 +57,7 @@ from ..tables.grouping import group_rows
 from . import _figures
 from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
+from ._software import recognise_end
 
 ID = "too-many-pings"
 
@@ -292,8 +293,6 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -
         Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS = 300000, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS = 0", rarer),
         Remedy("grpc-js", "grpc.keepalive_time_ms: 300000, grpc.keepalive_permit_without_calls: 0", rarer),
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(Duration::from_secs(300))", rarer),
-        Remedy("connect-es", "pingIntervalMs: 300000, pingIdleConnection: false", rarer),
-        Remedy("envoy", "http2_protocol_options.connection_keepalive.interval of the cluster: 300s", rarer),
         Remedy("grpc-dotnet", "SocketsHttpHandler.KeepAlivePingDelay = TimeSpan.FromMinutes(5)", rarer),
     )
     fixed = "a fixed window, which stops the BDP probes; slow on long links if it is small"
@@ -308,5 +307,11 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -
         Remedy("grpc-java", "server: NettyServerBuilder.permitKeepAliveTime(...)", permit),
         Remedy("C-core", "server: GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS", permit),
     )
-    client = estimator if purpose == "bdp" else keepalive
+    others = (  # listed for their own users alone
+        Remedy("connect-es", "pingIntervalMs: 300000, pingIdleConnection: false", rarer),
+        Remedy("envoy", "http2_protocol_options.connection_keepalive.interval of the cluster: 300s", rarer),
+    )
+    seen = {recognise_end(tables, connection, 0) for connection in connections}
+    own = tuple(remedy for remedy in others if remedy.implementation in seen)
+    client = estimator if purpose == "bdp" else (*keepalive, *own)
     return (*seen_first(tables, connections, 0, client), *seen_first(tables, connections, 1, server))
