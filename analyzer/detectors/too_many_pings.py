@@ -57,6 +57,7 @@ from ..tables.grouping import group_rows
 from . import _figures
 from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
+from ._software import recognise_end
 
 ID = "too-many-pings"
 
@@ -306,5 +307,11 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -
         Remedy("grpc-java", "server: NettyServerBuilder.permitKeepAliveTime(...)", permit),
         Remedy("C-core", "server: GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS", permit),
     )
-    client = estimator if purpose == "bdp" else keepalive
+    others = (  # listed for their own users alone
+        Remedy("connect-es", "pingIntervalMs: 300000, pingIdleConnection: false", rarer),
+        Remedy("envoy", "http2_protocol_options.connection_keepalive.interval of the cluster: 300s", rarer),
+    )
+    seen = {recognise_end(tables, connection, 0) for connection in connections}
+    own = tuple(remedy for remedy in others if remedy.implementation in seen)
+    client = estimator if purpose == "bdp" else (*keepalive, *own)
     return (*seen_first(tables, connections, 0, client), *seen_first(tables, connections, 1, server))

@@ -36,6 +36,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
     "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
+    "connect-node-pings": {"verdict": ["too-many-pings"], "statuses": {"OK": 3}},
     "connect-node-refused": {"verdict": ["max-concurrent-streams"], "statuses": {"OK": 105, "UNAVAILABLE": 15}},
     "envoy-connection-idle": {
         "verdict": ["connection-churn"],

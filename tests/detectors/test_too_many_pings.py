@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, repeated, skipped, tables_of_scene, told
-from support import RECORDINGS, Recording, recording, synthetic
+from support import RECORDINGS, Recording, recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import too_many_pings
 from grpcdiag.fixtures.synthetic.scenes_failures import pinging
 
-FIRES_ON = ["too-many-pings", "lab/too-many-pings"]
+FIRES_ON = ["too-many-pings", "lab/too-many-pings", "wild/connect-node-pings"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-py", "rtt205-go-16000"]
 """Recorded captures on which it must not."""
@@ -32,6 +32,12 @@ def test_the_ping_that_tripped_it() -> None:
     assert "after the PING in packet 46" in found.verdict
     assert found.remedies[0].implementation == "grpc-go"
     check_evidence(found, capture.files)
+
+
+def test_the_setting_is_that_of_the_client_that_was_seen() -> None:
+    """connect-es pings an idle connection each second."""
+    found = must(too_many_pings, decode([recorded("wild/connect-node-pings.pcap.zst")]))
+    assert (found.metrics["pings"], found.remedies[0].implementation) == (4, "connect-es")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ fn find<'a>(texts: &[&str], value: &'a [u8]) -> Option<&'a [u8]> {
     texts.iter().find_map(|text| value.get(..count_matching(text.as_bytes(), value)?))
 }
 
-/// How many octets of `value` match `text`.
+/// How many octets of `value` match `text`; they may be percent-encoded, as connect-es encodes spaces.
 fn count_matching(text: &[u8], value: &[u8]) -> Option<usize> {
     let mut at = 0;
     for &octet in text {
@@ -112,6 +112,7 @@ fn count_matching(text: &[u8], value: &[u8]) -> Option<usize> {
                 }
             }
             _ if value.get(at) == Some(&octet) => at += 1,
+            b' ' if value.get(at..)?.starts_with(b"%20") => at += 3,
             _ => return None,
         }
     }
@@ -133,6 +134,8 @@ mod tests {
         assert_eq!(find("grpc: received message larger than max (bob vs. 4194304)"), None);
         let lost = "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure";
         assert_eq!(find(&format!("{lost}, transport failure reason: 10.0.0.1")), Some(lost.to_owned()));
+        let encoded = "message%20size%20200008%20is%20larger%20than%20configured%20readMaxBytes%20100000";
+        assert_eq!(find(encoded).as_deref(), Some(encoded));
         assert_eq!(find(""), None);
         assert!(is_of_goaway(b"Connection [1f], Too much overhead so the connection will be closed"));
         assert!(!is_of_goaway(b"Connection of bob"));
