@@ -274,19 +274,28 @@ _MANY_FAILED = 0.01
 """Least share of a method's RPCs that failed to be named first (heuristic: some clients always cancel a few)."""
 
 
+_MANY_IN_AN_HOUR, _LEAST_IN_AN_HOUR = 0.02, 10
+"""Least share and number for an hour to be named (heuristic: fewer happen by chance in one of many hours)."""
+
+
 def _find_failing(database: Any) -> Failing | None:
-    """Find the method with most failed RPCs; None if few of each failed."""
-    row = database.execute(f"""
-        WITH pairs AS (
-            SELECT {DIMENSIONS["methods"]} AS name, pair, sum(rpcs)::BIGINT AS rpcs,
-                   sum(failed_rpcs)::BIGINT AS failed, min(slot_time_ns) FILTER (failed_rpcs > 0) AS first
-            FROM t GROUP BY ALL
-        )
-        SELECT name, sum(rpcs)::BIGINT, sum(failed)::BIGINT AS every, max_by(pair, (failed, pair)), max(failed),
-               count(*) FILTER (failed > 0), min(first)
-        FROM pairs GROUP BY name HAVING every > 0 AND every >= {_MANY_FAILED} * sum(rpcs)
-        ORDER BY every DESC, name LIMIT 1""").fetchone()
-    return Failing(**dict(zip(Failing.__struct_fields__, row, strict=True))) if row else None
+    """Find the method with most failed RPCs, or the hour of a method; None if few of each failed."""
+    hour = f"slot_time_ns // {sums.HOUR_NS} * {sums.HOUR_NS}"
+    for period, share, least in (("NULL", _MANY_FAILED, 1), (hour, _MANY_IN_AN_HOUR, _LEAST_IN_AN_HOUR)):
+        row = database.execute(f"""
+            WITH pairs AS (
+                SELECT {DIMENSIONS["methods"]} AS name, pair, sum(rpcs)::BIGINT AS rpcs,
+                       sum(failed_rpcs)::BIGINT AS failed, min(slot_time_ns) FILTER (failed_rpcs > 0) AS first,
+                       {period} AS period
+                FROM t GROUP BY ALL
+            )
+            SELECT name, sum(rpcs)::BIGINT, sum(failed)::BIGINT AS every, max_by(pair, (failed, pair)), max(failed),
+                   count(*) FILTER (failed > 0), min(first), period
+            FROM pairs GROUP BY name, period HAVING every >= {least} AND every >= {share} * sum(rpcs)
+            ORDER BY every DESC, period DESC, name LIMIT 1""").fetchone()
+        if row:
+            return Failing(**dict(zip(Failing.__struct_fields__, row, strict=True)))
+    return None
 
 
 def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:

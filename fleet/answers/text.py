@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ...analyzer.model.text import count, duration
 from ...reports.shared.causes import name_cause
+from ..dataset.sums import DAY_NS, HOUR_NS
 from .changes import Change, Since
 from .losses import WAITING
 
@@ -50,6 +51,8 @@ class Failing(Struct, frozen=True, kw_only=True):
     """Number of pairs with failed RPCs of the method."""
     first_time_ns: int
     """Start of the first interval with any."""
+    hour_ns: int | None
+    """The hour of it all; None if it is the whole dataset."""
 
 
 def answers(
@@ -87,21 +90,29 @@ def _say_what_fails(failing: Failing) -> str:
         where = f"on {failing.pairs:,} pairs of hosts"
         if failing.failed_rpcs_of_pair * failing.pairs > failing.failed_rpcs:
             where += f", most ({failing.failed_rpcs_of_pair:,}) on {failing.pair}"
+    when = ""
+    if failing.hour_ns is not None:
+        when = f" between {moment(failing.hour_ns)} and {moment(failing.hour_ns + HOUR_NS)} UTC"
     return (
-        f"{failing.method}: {failing.failed_rpcs:,} of {count(failing.rpcs, 'RPC')} failed ({share:.0%}), {where}; "
-        f"the first after {moment(failing.first_time_ns)} UTC."
+        f"{failing.method}: {failing.failed_rpcs:,} of {count(failing.rpcs, 'RPC')} failed{when} ({share:.0%}), "
+        f"{where}; the first after {moment(failing.first_time_ns)} UTC."
     )
 
 
 def _say_what_got_slower(slower: Slower) -> str:
     times = slower.after_ns / max(slower.before_ns, 1)
     when = f", {began(slower.since)}" if slower.since else ""
+    if not slower.since and slower.last_ns - slower.first_ns < DAY_NS:
+        when = f", between {moment(slower.first_ns)} and {moment(slower.last_ns)} UTC"
+    is_pair = slower.method.endswith(f" on {slower.pair}")
+    kind = "methods between pairs of hosts" if is_pair else "methods"
+    others = f" So are {slower.others:,} more {kind}." if slower.others else ""
     cause = f" {slower.cause} grew most." if slower.cause else ""
     share = "Most" if slower.share > 0.5 else f"{slower.share:.0%}"
-    where = f" {share} of the additional time is on {slower.pair}." if slower.share >= _MUCH else ""
+    where = "" if is_pair or slower.share < _MUCH else f" {share} of the additional time is on {slower.pair}."
     return (
         f"{slower.method}: {duration(slower.after_ns)} per RPC, {times:.1f} x as long as a day before"
-        f" ({duration(slower.before_ns)}){when}.{cause}{where}"
+        f" ({duration(slower.before_ns)}){when}.{cause}{where}{others}"
     )
 
 

@@ -20,8 +20,9 @@ from ..recordings import store
 from . import batches, catalog, delta, heads, publishing, sums
 from .batches import Row
 from .catalog import MARKERS, OPEN, TABLES, Committed, Contents, Marker
-from .frames import HOUR_NS, hour_name
+from .frames import hour_name
 from .heads import Head
+from .sums import HOUR_NS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

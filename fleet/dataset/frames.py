@@ -13,6 +13,7 @@ from ...analyzer.tables import Ints, Rpcs, Tables, Waits
 from ...analyzer.tables.grouping import take_rows
 from ...reports.tables import rows
 from ...reports.tables.frame import Column, Frame, Lists, Numbers, Texts, number_texts
+from . import sums
 from .packet_marks import Marks
 
 Pieces = Callable[[], Iterator[Frame]]
@@ -20,7 +21,6 @@ Pieces = Callable[[], Iterator[Frame]]
 
 AT_ONCE = 100_000
 """Rows made at once, so that data frames need little memory."""
-HOUR_NS = 3_600_000_000_000
 MOST_HOURS = 1_000
 """Most hours of one recording; with more, as in a damaged or hostile capture, all rows are in the first hour."""
 
@@ -76,7 +76,7 @@ def _by_hour(
     origin: tuple[str, str],
     is_open: npt.NDArray[np.bool_] | None = None,
 ) -> Iterator[tuple[str, str, bool, Pieces]]:
-    hours = times // HOUR_NS
+    hours = times // sums.HOUR_NS
     different = np.unique(hours)
     if len(different) > MOST_HOURS:
         hours, different = np.full(len(hours), different[0]), different[:1]

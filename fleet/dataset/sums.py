@@ -14,6 +14,7 @@ from ...analyzer.tables.durations import MOST_NS
 
 SLOT_NS = 300_000_000_000
 """Width of the intervals of `totals`: five minutes."""
+HOUR_NS, DAY_NS = 3_600_000_000_000, 86_400_000_000_000
 STEPS_PER_OCTAVE = 4
 """Steps of `latencies` per doubling of the duration: a quantile is exact within 19 %."""
 

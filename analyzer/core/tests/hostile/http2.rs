@@ -127,7 +127,7 @@ fn pings_and_goaways_without_end() {
     assert_eq!(outcome.cx.goaways.len(), limits::GOAWAYS);
     assert!(outcome.cx.pings.len() <= limits::PINGS);
     assert!(outcome.cx.goaway_reasons.len() <= limits::GOAWAY_REASONS);
-    assert!(outcome.cx.goaway_reasons.iter().all(|reason| reason.len() <= 64));
+    assert!(outcome.cx.goaway_reasons.iter().all(|reason| reason.len() <= 80));
 }
 
 /// Frames of 2^24 - 1 octets and messages of 4 GB, of which only the beginning is there.
