@@ -105,8 +105,8 @@ def _say_what_got_slower(slower: Slower) -> str:
     if not slower.since and slower.last_ns - slower.first_ns < DAY_NS:
         when = f", between {moment(slower.first_ns)} and {moment(slower.last_ns)} UTC"
     is_pair = slower.method.endswith(f" on {slower.pair}")
-    kind = "methods between pairs of hosts" if is_pair else "methods"
-    others = f" So are {slower.others:,} more {kind}." if slower.others else ""
+    which = " (by method and pair of hosts)" if is_pair else ""
+    others = f" {count(slower.others, 'other')} became slower, too{which}." if slower.others else ""
     cause = f" {slower.cause} grew most." if slower.cause else ""
     share = "Most" if slower.share > 0.5 else f"{slower.share:.0%}"
     where = "" if is_pair or slower.share < _MUCH else f" {share} of the additional time is on {slower.pair}."

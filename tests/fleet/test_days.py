@@ -138,3 +138,28 @@ def test_no_cause_is_named_where_none_grew() -> None:
     same = dict.fromkeys(CAUSES, 5)
     assert _find_cause([(0, 1, same, False), (1, 1, same, True)]) is None
     assert _find_cause([(0, 1, same, False), (1, 1, {**same, "client": 6}, True)]) == "client"
+
+
+def test_a_pair_that_the_others_hide_is_named_with_its_hours() -> None:
+    """One of twenty pairs is slow for six hours: the method as a whole is hardly slower."""
+    hours = range(9 * 12, 15 * 12)
+    found = compare(
+        ("List", f"{host} -> b", at(day, slot), 4, (60 if day and host == 7 and slot in hours else 5) * MS)
+        for host in range(20)
+        for day, slot in DAYS
+    )
+    assert found and (found.method, found.others) == ("List on 7 -> b", 0)
+    assert (found.first_ns - at(1, 0), found.last_ns - at(1, 0)) == tuple(n * sums.SLOT_NS for n in (9 * 12, 15 * 12))
+    assert (found.before_ns, found.after_ns) == (5 * MS, (6 * 60 + 18 * 5) * MS // 24)
+    told = _say_what_got_slower(found)
+    assert "additional time" not in told and "more" not in told
+
+
+def test_all_pairs_that_got_slower_are_counted() -> None:
+    found = compare(
+        ("List", f"{host} -> b", at(day, slot), 4, (60 if day and host in (3, 7) else 5) * MS)
+        for host in range(60)
+        for day, slot in DAYS
+    )
+    assert found and found.others == 1
+    assert _say_what_got_slower(found).endswith(" 1 other became slower, too (by method and pair of hosts).")

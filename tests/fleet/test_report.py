@@ -28,9 +28,10 @@ from grpcdiag.fleet.answers import html
 from grpcdiag.fleet.answers.against import against
 from grpcdiag.fleet.answers.edges import Unjoined
 from grpcdiag.fleet.answers.losses import Loser
-from grpcdiag.fleet.answers.report import report
+from grpcdiag.fleet.answers.report import _find_failing, report
 from grpcdiag.fleet.answers.terminal import render
-from grpcdiag.fleet.answers.text import answers
+from grpcdiag.fleet.answers.text import _say_what_fails, answers
+from grpcdiag.fleet.dataset import sums
 from grpcdiag.reports.html import page as html_page
 
 SLOW = "rtt205-go-16000.pcap"
@@ -340,6 +341,28 @@ def test_what_fails_comes_first_with_its_hosts_and_its_beginning(tmp_path: Path)
     assert text.index("what fails") < text.index("what is slow")
     page = html.render(found)
     assert page.index("What fails") < page.index("What is slow") and escape(told) in page
+
+
+@pytest.mark.parametrize(
+    ("failed", "of_hour", "hour"), [(30, 600, 5), (9, 300, None), (12, 601, None), (120, 600, None)]
+)
+def test_an_hour_in_which_many_failed_is_named(failed: int, of_hour: int, hour: int | None) -> None:
+    """From ten RPCs and 2 % of the method's in that hour; if 1 % of all failed, the whole is named instead."""
+    begin = 1_782_900_000_000_000_000 // sums.HOUR_NS * sums.HOUR_NS
+    with sums.connect() as database:
+        database.execute(
+            f"""CREATE TABLE t AS
+                SELECT 'List' AS method, 'a -> b' AS pair, {begin} + hour * {sums.HOUR_NS} AS slot_time_ns,
+                       {of_hour} AS rpcs, if(hour = 5, {failed}, 0) AS failed_rpcs FROM range(19) r(hour)"""
+        )
+        found = _find_failing(database)
+    assert (found is not None) == (hour is not None or failed == 120)
+    if found:
+        assert (found.failed_rpcs, found.rpcs) == (failed, of_hour if hour else 19 * of_hour)
+        assert found.hour_ns == (begin + hour * sums.HOUR_NS if hour else None)
+        assert (" failed between 2026-07-01 15:00 and 2026-07-01 16:00 UTC (5%)" in _say_what_fails(found)) == bool(
+            hour
+        )
 
 
 def test_rpcs_that_the_end_of_a_series_cuts_have_not_failed(tmp_path: Path) -> None:
