@@ -1,6 +1,9 @@
 //! Texts that gRPC implementations and proxies write themselves, word for word in their sources: nothing of the calls
 //! can be read out of them, so they need not be hidden as other texts are.
 
+/// Most digits of a number: one of 64 bits has 20 decimal ones.
+const DIGITS: usize = 20;
+
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1 and connect-go 1.18.
@@ -105,7 +108,7 @@ fn count_matching(text: &[u8], value: &[u8]) -> Option<usize> {
         match octet {
             b'*' => return Some(at),
             b'#' => {
-                let digits = value.get(at..)?.iter().take_while(|octet| octet.is_ascii_hexdigit()).count();
+                let digits = value.get(at..)?.iter().take(DIGITS).take_while(|octet| octet.is_ascii_hexdigit()).count();
                 at += digits;
                 if digits == 0 {
                     return None;
@@ -132,6 +135,7 @@ mod tests {
         let refused = "grpc: received message larger than max (5000000 vs. 4194304)";
         assert_eq!(find(refused).as_deref(), Some(refused));
         assert_eq!(find("grpc: received message larger than max (bob vs. 4194304)"), None);
+        assert_eq!(find(&format!("grpc: received message larger than max ({} vs. 1)", "a".repeat(21))), None);
         let lost = "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure";
         assert_eq!(find(&format!("{lost}, transport failure reason: 10.0.0.1")), Some(lost.to_owned()));
         let encoded = "message%20size%20200008%20is%20larger%20than%20configured%20readMaxBytes%20100000";
