@@ -52,7 +52,7 @@ class Since(Struct, frozen=True, kw_only=True):
     """The cause that changed most."""
 
 
-def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None:
+def since(history: Sequence[tuple[int, int, Mapping[str, int]]], width_ns: int = SLOT_NS) -> Since | None:
     """Find the change in a history of intervals (start, RPCs, budget); None if no single change explains it."""
     if len(history) < 2:
         return None
@@ -67,6 +67,8 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
     low, high = sorted((first, second))
     if explained[at] < 0 or explained[at] < _LEAST_EXPLAINED * variation or high < FACTOR * max(low, 1):
         return None
+    if _explain(rpcs, times, 0).argmax() != at:  # it was where too few RPCs are on a side
+        return None
     if not _is_sudden(rpcs, times, at, first, second):
         return None
     chance = _measure_chance(rpcs, times, explained[at])
@@ -77,7 +79,7 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
     return Since(
         time_ns=int(history[at + 1][0]),
         earliest_ns=int(history[least][0]),
-        latest_ns=int(history[most + 1][0]) + SLOT_NS,
+        latest_ns=int(history[most + 1][0]) + width_ns,
         chance=chance,
         before_ns=round(first),
         after_ns=round(second),
@@ -85,7 +87,7 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
     )
 
 
-def _explain(rpcs: Floats, times: Floats) -> Floats:
+def _explain(rpcs: Floats, times: Floats, least_rpcs: int = LEAST_RPCS) -> Floats:
     """Compute how much variation a change after each interval but the last explains; -1 with too few RPCs on a side.
 
     The last axis has the intervals; others may have several orders of them.
@@ -95,7 +97,7 @@ def _explain(rpcs: Floats, times: Floats) -> Floats:
     before, sums = before[..., :-1], sums[..., :-1]
     after, mean = every - before, total / every
     explained = before * (sums / before - mean) ** 2 + after * ((total - sums) / after - mean) ** 2
-    return np.where((before < LEAST_RPCS) | (after < LEAST_RPCS), -1.0, explained)
+    return np.where((before < least_rpcs) | (after < least_rpcs), -1.0, explained)
 
 
 def _is_sudden(rpcs: Floats, times: Floats, at: int, first: float, second: float) -> bool:

@@ -69,7 +69,7 @@ def _find(database: Any, method: str, width_ns: int, last_rpcs: int) -> Slower |
     pair, more_of_pair_ns = _find_pair(database, before_ns)
     columns = f"slot, sum(rpcs)::BIGINT, {sums.budget()}, is_after"
     history = database.execute(f"SELECT {columns} FROM slower GROUP BY ALL ORDER BY slot").fetchall()
-    began = since([row[:3] for row in history])
+    began = since([row[:3] for row in history], width_ns)
     return Slower(
         method=name,
         before_ns=before_ns,

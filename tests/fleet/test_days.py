@@ -163,3 +163,19 @@ def test_all_pairs_that_got_slower_are_counted() -> None:
     )
     assert found and found.others == 1
     assert _say_what_got_slower(found).endswith(" 1 other became slower, too (by method and pair of hosts).")
+
+
+@pytest.mark.parametrize(("first", "is_known"), [(15, True), (21, False)])
+def test_a_change_with_few_rpcs_behind_it_has_hours_and_no_moment(first: int, is_known: bool) -> None:
+    """Four RPCs in each of three hours are too few to know the moment; it is not moved to where they suffice."""
+    hours = [(day, hour) for day in (0, 1) for hour in range(24)]
+    found = compare(
+        ("List", f"{host} -> b", at(day, 12 * hour), 4, (90 if day and host == 7 and hour >= first else 5) * MS)
+        for host in range(40)
+        for day, hour in hours
+    )
+    assert found and (found.since is not None) == is_known
+    assert found.first_ns == at(1, 12 * first)
+    if found.since:
+        assert found.since.time_ns == at(1, 12 * first)
+        assert found.since.latest_ns >= at(1, 12 * first + 12)
