@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from ..recordings import store
 from . import delta
 
 if TYPE_CHECKING:
@@ -107,13 +108,16 @@ def begin(dataset: str) -> DeltaTable:
 
     kinds = {"batch": pa.string(), "recording": pa.string(), "stem": pa.string()}
     schema = pa.schema([*kinds.items(), ("last_time_ns", pa.int64()), ("marker", pa.string())])
-    while True:
+    for left in reversed(range(delta.TRIES)):
         try:
             table = delta.read(dataset, FOLDER) or delta.create(dataset, FOLDER, schema, "batch")
             delta.change_files(table, (), ())
-        except delta.ConflictError:
+        except delta.ConflictError as error:
+            if not left:
+                raise store.StoreError(f"{dataset}: {error}", dataset) from None
             continue
         return table
+    raise AssertionError
 
 
 def is_newest(dataset: str, table: DeltaTable) -> bool:

@@ -164,10 +164,14 @@ def read_steadily(dataset: str, work: Callable[[Contents], _Result]) -> _Result:
         contents = read_contents(dataset)
         try:
             return work(contents)
-        except Exception as error:  # DuckDB, which reads files of a folder, raises errors of its own
-            is_reading = isinstance(error, store.StoreError) or "duckdb" in type(error).__module__
-            if not is_reading or read_contents(dataset) == contents:
+        except Exception as error:
+            if not is_of_reading(error) or read_contents(dataset) == contents:
                 raise
+
+
+def is_of_reading(error: Exception) -> bool:
+    """Check whether it is an error of a store, or of DuckDB, which reads files of a folder itself."""
+    return isinstance(error, store.StoreError) or "duckdb" in type(error).__module__
 
 
 def committed(dataset: str) -> dict[str, Committed]:

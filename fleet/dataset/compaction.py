@@ -61,8 +61,10 @@ def compact(dataset: str, now_ns: int, *, finished: bool = False) -> Compacted:
     try:
         catalog.read_steadily(dataset, work)
         batches.clean(dataset)
+    except delta.ConflictError:
+        pass
     except Exception as error:
-        if not isinstance(error, delta.ConflictError) and batches.is_newest(dataset, table):
+        if not catalog.is_of_reading(error) or batches.is_newest(dataset, table):
             raise
     return Compacted(**{name: sum(getattr(one, name) for one in done) for name in Compacted.__struct_fields__})
 

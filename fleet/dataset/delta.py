@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LOG = "_delta_log"
 _SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 """Stores of which deltalake and fsspec have the same URLs."""
+TRIES = 20
+"""Attempts to commit, each after another command has (heuristic: a store that refuses all commits ends there, too)."""
 _APPLICATION = "grpcdiag"
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 

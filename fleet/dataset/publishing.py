@@ -23,7 +23,7 @@ def publish(dataset: str) -> None:
     """Let the logs name the files that are part of the dataset. Raises StoreError."""
     if not delta.is_supported(dataset):
         return
-    while True:
+    for left in reversed(range(delta.TRIES)):
         # before the contents are read: a commit with older contents than those of another command fails
         logs = {table: delta.read(dataset, table) for table in TABLES}
         stems = catalog.read_contents(dataset).stems
@@ -32,7 +32,9 @@ def publish(dataset: str) -> None:
                 every = catalog.list_sizes(dataset, table)
                 wanted = {url: size for url, size in every.items() if catalog.stem_of(url) in stems}
                 _publish_table(dataset, table, log, wanted)
-        except delta.ConflictError:
+        except delta.ConflictError as error:
+            if not left:
+                raise store.StoreError(f"{dataset}: {error}", dataset) from None
             continue
         return
 

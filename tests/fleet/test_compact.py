@@ -325,3 +325,13 @@ def test_a_table_that_is_none_is_told(tmp_path: Path, content: bytes) -> None:
     log.parent.mkdir(parents=True)
     log.write_bytes(content)
     assert "_compacted" in fleet("report", growing.dataset, code=3)[1]
+
+
+def test_a_store_that_refuses_every_commit_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise delta.ConflictError("refused")
+
+    monkeypatch.setattr(delta, "change_files", refuse)
+    with pytest.raises(store.StoreError, match="refused"):
+        batches.begin(str(tmp_path))
+    fleet("analyze", str(many(tmp_path / "captures", 1)), "-o", str(tmp_path / "dataset"), code=3)
