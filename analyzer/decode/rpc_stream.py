@@ -20,7 +20,7 @@ from ..summary.figures import why_no_grpc
 from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, pad_deadlines, table_of, tables_of
 from .disk_columns import Columns, DiskColumns, Part, renumber
 from .errors import NoGrpcError
-from .runner import PATIENCE_S, STOP_S, DecodeOptions, Origin, Progress
+from .runner import PATIENCE_S, STOP_S, DecodeOptions, Origin, Progress, threads
 
 STEP = 25_000
 """Packets between two looks at what is complete."""
@@ -81,7 +81,7 @@ class _Reader(threading.Thread):
             self._give(_Read({}, {}, [], [], error=error))
 
     def _read(self) -> None:
-        run = _core.Run(self._paths, rpc_rows=True, sorts_rpcs=True, **self._how)
+        run = _core.Run(self._paths, rpc_rows=True, threads=threads(), **self._how)
         self.total = run.bytes_total
         known = errors_known = 0
         more, first = True, None

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from .. import _core
 
@@ -72,6 +72,10 @@ class Origin:
 
     time_ns = 0
     """Time of the capture's first packet; known when the first piece of rows is given."""
+
+
+Wanted: TypeAlias = tuple[int, tuple[int, int], tuple[int, int], int | None]
+"""Packets and frames that get rows: connection; first and last packet, and time; the only stream of the frames."""
 
 
 class Reading:

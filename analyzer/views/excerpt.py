@@ -10,13 +10,14 @@ import numpy.typing as npt
 from ..decode.decode import decode
 from ..decode.errors import NoGrpcError
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run, Wanted, threads
 from ..selection.narrow import select_rpcs
 from ..selection.selection import Moment, Selection, after_first
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Ints, Mask, Packets, Tables, tables_of
 from ..tables.grouping import take_rows
 
+_TIMES, _PACKETS = np.iinfo(np.int64), np.iinfo(np.uint32)
 _SLACK_NS = 1_000_000_000
 """Most by which a packet's time may lie before that of earlier packets for a range to contain it."""
 
@@ -92,6 +93,14 @@ class _Filter:
             mask &= frames["stream"] == self.stream
         self.frames.add(frames, mask)
 
+    def list_wanted(self, first_ns: int) -> Wanted:
+        """Say which rows are wanted of a capture with its first packet at that time."""
+        begin, end = (
+            at if moment is None else first_ns + after_first(moment, first_ns)
+            for moment, at in ((self.begin, _TIMES.min), (self.end, _TIMES.max))
+        )
+        return self.connection, (0, _PACKETS.max), (begin, end), self.stream
+
     def _mine(self, columns: Mapping[str, Any], first: str, last: str) -> Mask:
         mask: Mask = columns["connection"] == self.connection
         if self.first_ns is None or self.first_ns < 0:
@@ -131,9 +140,16 @@ def slowest(
 
     Raises CaptureError, NoGrpcError without RPCs, and NarrowError if no RPC is selected.
     """
-    filters = _slowest(decode(paths, progress=progress, **how), number, chosen)
-    whole = _read(paths, list(filters.values()), progress, how)
-    return [_within(whole, wanted, row) for row, wanted in filters.items()]
+    tables = decode(paths, progress=progress, **how)
+    filters = _slowest(tables, number, chosen)
+    first = tables.capture["first_time_ns"] or 0
+    only = [wanted.list_wanted(first) for wanted in filters.values()]
+    run = Run(paths, frames=True, packets=True, only=only, threads=threads(), **how)
+    for _ in run.read(progress):
+        pass
+    for wanted in filters.values():
+        wanted.add(run.result["frames"], run.result["packets"])
+    return [_within(tables, wanted, row) for row, wanted in filters.items()]
 
 
 def _slowest(tables: Tables, number: int, chosen: Selection) -> dict[int, _Filter]:

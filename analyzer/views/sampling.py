@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run, threads
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, Frames, Ints, Mask, Packets, Tables, table_of, tables_of
 from ..tables.grouping import group_rows
 
+_TIMES = np.iinfo(np.int64)
 _SHIFT = 33
 """Packet numbers have 32 bits: `connection << 33 | packet` sorts by connection, then by packet."""
 _SLOWEST_PER_METHOD = 3
@@ -197,44 +197,33 @@ def _looked_over(
     paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
 ) -> tuple[Spans, Tables]:
     """Find the important ranges; return also the tables without frames and packets."""
-    index = _Index()
-    run = Run(paths, packets=True, rpc_rows=True, **how)
-    for take in run.read(progress, RpcColumns()):
-        index.add(take("packets"))
+    run = Run(paths, packets=True, only=[], lists_packets=True, rpc_rows=True, threads=threads(), **how)
+    for _ in run.read(progress, RpcColumns()):
+        pass
     tables = tables_of(run.result)
-    return _chosen(index, tables, analysis, bounds), tables
+    return _chosen(_Index(*run.result["listed_packets"]), tables, analysis, bounds), tables
 
 
 class _Index:
-    """The connection of every packet."""
+    """The packets of each connection."""
 
-    def __init__(self) -> None:
-        self._pieces: dict[str, list[npt.NDArray[Any]]] = {"packet": [], "connection": []}
-        self._rows: dict[int, npt.NDArray[Any]] = {}
+    def __init__(self, lengths: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+        """Take in how many packets each connection has, and their numbers, connection by connection."""
+        self._numbers, self._ends = numbers, np.cumsum(lengths)
+        self._lengths = lengths
 
-    def add(self, packets: Mapping[str, Any]) -> None:
-        """Add the next packets of the capture."""
-        for name, pieces in self._pieces.items():
-            pieces.append(packets[name])
-
-    @cached_property
-    def numbers(self) -> npt.NDArray[Any]:
-        return np.concatenate(self._pieces.pop("packet"))
-
-    @cached_property
-    def connections(self) -> npt.NDArray[Any]:
-        return np.concatenate(self._pieces.pop("connection"))
-
-    def connection(self, packet: int) -> int | None:
-        at = int(np.searchsorted(self.numbers, packet))
-        found = at < len(self.numbers) and self.numbers[at] == packet
-        return int(self.connections[at]) if found else None
+    def find_connections(self, packets: Sequence[int]) -> dict[int, int]:
+        """Find the connections of packets."""
+        places = np.flatnonzero(np.isin(self._numbers, np.array(packets, self._numbers.dtype)))
+        connections = np.searchsorted(self._ends, places, side="right")
+        return dict(zip(self._numbers[places].tolist(), connections.tolist(), strict=True))
 
     def of(self, connection: int) -> npt.NDArray[Any]:
         """List the numbers of a connection's packets."""
-        if connection not in self._rows:
-            self._rows[connection] = self.numbers[self.connections == connection]
-        return self._rows[connection]
+        if connection >= len(self._ends):
+            return self._numbers[:0]
+        end = int(self._ends[connection])
+        return self._numbers[end - int(self._lengths[connection]) : end]
 
     def around(self, connection: int, packet: int, before: int, after: int) -> tuple[int, int, int]:
         """Find the first and last packet of a range around a packet, and the number of packets in it."""
@@ -260,9 +249,11 @@ def _chosen(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 
 def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Iterator[Span]:
     """Yield, most important first: connection, packet, and the number of packets to show before and after it."""
+    evidence_packets = [evidence.packet for finding in analysis.findings for evidence in finding.evidence]
+    connections = index.find_connections(evidence_packets)
     for finding in analysis.findings:
         for evidence in finding.evidence:
-            connection = index.connection(evidence.packet)
+            connection = connections.get(evidence.packet)
             if connection is not None:
                 yield connection, evidence.packet, bounds.around, bounds.around
     rpcs = tables.rpcs
@@ -299,24 +290,16 @@ def _read(
     paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: DecodeOptions
 ) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
     """Read frames and packets within ranges; at most twice the bound of frames, which only tiny frames reach."""
-    run = Run(paths, frames=True, packets=True, **how)
-    flights, left = Flights(), 2 * bounds.frames
-    frames: list[Mapping[str, Any]] = []
-    packets: list[Mapping[str, Any]] = []
-    for take in run.read(progress):
-        columns = take("packets")
-        client, server = flights.add(columns)
-        columns |= {"client_in_flight": client, "server_in_flight": server}
-        packets.append(_within(columns, spans, "packet", "packet"))
-        found = _within(take("frames"), spans, "first_packet", "last_packet")
-        frames.append({name: column[:left] for name, column in found.items()})
-        left -= len(frames[-1]["stream"])
-    together = {name: np.concatenate([piece[name] for piece in packets]) for name in packets[0]}
-    in_flight = together["client_in_flight"], together["server_in_flight"]
-    all_frames = {name: np.concatenate([piece[name] for piece in frames]) for name in frames[0]}
-    return table_of(Frames, all_frames), table_of(Packets, together), in_flight
-
-
-def _within(columns: Mapping[str, Any], spans: Spans, first: str, last: str) -> dict[str, Any]:
-    kept = spans.holds(columns["connection"], columns[first], columns[last])
-    return {name: column[kept] for name, column in columns.items()}
+    only = [
+        (connection, (first, last), (_TIMES.min, _TIMES.max), None)
+        for connection, first, last in zip(
+            spans.connection.tolist(), spans.first_packet.tolist(), spans.last_packet.tolist(), strict=True
+        )
+    ]
+    most = 2 * bounds.frames
+    run = Run(paths, frames=True, packets=True, only=only, most_frames=most, threads=threads(), **how)
+    for _ in run.read(progress):
+        pass
+    in_flight = run.result["in_flight"]
+    flights = in_flight["client_in_flight"], in_flight["server_in_flight"]
+    return table_of(Frames, run.result["frames"]), table_of(Packets, run.result["packets"]), flights

@@ -21,8 +21,10 @@ use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
-use crate::store::context::Options;
+use crate::store::context::{Context, Options};
+use crate::store::only::{Only, Range};
 use crate::store::spill::Spill;
+use crate::store::tables::Column;
 use crate::tcp::note;
 use crate::tls::KeyLog;
 
@@ -87,6 +89,9 @@ fn measure_records(piece: &[u8], is_big_endian: bool, longest: u32) -> (usize, u
 /// What a run found, what of it is open, and what another run goes on with.
 type FileEnd<'py> = (Bound<'py, PyDict>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>);
 
+/// A connection; its first and last packet and time, whose rows are wanted; the only stream whose frames are.
+type Wanted = (u32, [u32; 2], [i64; 2], Option<u32>);
+
 /// The analysis of one capture, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]
 struct Run {
@@ -106,7 +111,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, sorts_rpcs=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None, resumes=false, saved=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -114,7 +119,6 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
-        sorts_rpcs: bool,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -122,6 +126,9 @@ impl Run {
         as_scrubbed: bool,
         file_times: bool,
         unlisted_packets: bool,
+        only: Option<Vec<Wanted>>,
+        lists_packets: bool,
+        most_frames: usize,
         threads: u8,
         spill: usize,
         memory: Option<u64>,
@@ -144,13 +151,21 @@ impl Run {
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let spilled = spill.clone();
+        let only = only.map(|ranges| {
+            let mut only = Only::new(lists_packets, most_frames);
+            let kept = ranges.into_iter().filter(|&(connection, ..)| (connection as usize) < limits::CONNECTIONS);
+            kept.for_each(|(connection, packets, times, stream)| {
+                only.add(connection, Range { packets, times, stream })
+            });
+            only
+        });
         let options = Options {
             frames,
             messages,
             packets,
             unlisted_packets,
             rpc_rows,
-            sorts_rpcs,
+            only: only.map(Arc::new),
             acts,
             errors,
             file_times,
@@ -213,44 +228,42 @@ impl Run {
 
     /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.
     fn take<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        let columns = match table {
-            "frames" => cx.frames.take_columns(),
-            "messages" => cx.messages.take_columns(),
-            "packets" => cx.packets.take_columns(),
+        let take: fn(&mut Context) -> Vec<(&'static str, Column)> = match table {
+            "frames" => |cx| cx.frames.take_columns(),
+            "messages" => |cx| cx.messages.take_columns(),
+            "packets" => |cx| cx.packets.take_columns(),
             _ => return Err(PyValueError::new_err(format!("no table {table:?} can be taken while the run goes on"))),
         };
-        to_dict(py, columns)
+        to_dict(py, self.work_on_rows(py, take)?)
     }
 
     /// Takes the rows of RPCs out of which nothing more comes, up to the first of which something may, as far as they
     /// are `least`; with more than `most` rows behind them that one is taken too, and `take_settled` gives it again.
     fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Bound<'py, PyDict>> {
-        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        let settled = cx.settled_rpcs();
-        let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
-        let rows = if rows < least { 0 } else { cx.rpc_order.cut(rows) };
-        let taken = cx.take_rpcs(rows);
+        let taken = self.work_on_rows(py, move |cx| {
+            let settled = cx.settled_rpcs();
+            let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
+            let rows = if rows < least { 0 } else { cx.rpc_order.cut(rows) };
+            cx.take_rpcs(rows)
+        })?;
         rpc_rows(py, taken)
     }
 
     /// Takes the rows of RPCs that were taken too early, now that nothing more comes of them, and `numbers`, which says
     /// what their places were among all that were taken.
     fn take_settled<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        settled(py, cx)
+        let (numbers, rows) = self.work_on_rows(py, |cx| cx.handed_on.take_settled())?;
+        settled(py, numbers, rows)
     }
 
     /// The methods by number that are known so far, from one on: `None` for one whose name was sent before the capture.
-    fn methods_from(&mut self, first: usize) -> PyResult<Vec<Option<String>>> {
-        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        Ok(cx.strings.methods_from(first))
+    fn methods_from(&mut self, py: Python<'_>, first: usize) -> PyResult<Vec<Option<String>>> {
+        self.work_on_rows(py, move |cx| cx.strings.methods_from(first))
     }
 
     /// The texts of `grpc-message` by number that are known so far, from one on; none unless they are kept.
-    fn errors_from(&mut self, first: usize) -> PyResult<Vec<String>> {
-        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        Ok(cx.strings.errors.texts_from(first))
+    fn errors_from(&mut self, py: Python<'_>, first: usize) -> PyResult<Vec<String>> {
+        self.work_on_rows(py, move |cx| cx.strings.errors.texts_from(first))
     }
 
     /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.
@@ -290,6 +303,15 @@ impl Run {
 impl Run {
     fn inner(&mut self) -> &mut Inner {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work_on_rows<T: Default + Send + 'static>(
+        &mut self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Context) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        let pipeline = self.inner().pipeline.as_mut().ok_or_else(finished)?;
+        Ok(py.detach(|| pipeline.work_on_rows(work)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

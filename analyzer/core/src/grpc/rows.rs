@@ -35,7 +35,7 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 
 /// Notes an RPC that ended otherwise than OK.
 #[cold]
-fn push_failure(call: &Call, client: usize, cx: &mut Context) {
+fn push_failure(call: &Call, client: usize, at: At, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
@@ -44,7 +44,8 @@ fn push_failure(call: &Call, client: usize, cx: &mut Context) {
         let [(cut_request_packet, cut_request_time_ns), (cut_response_packet, cut_response_time_ns)] =
             [request, response].map(|cut| cut.map_or((0, -1), |(_, at)| (at.packet, at.time)));
         cx.failures.push(FailureRow {
-            rpc: call.rpc,
+            rpc: cx.handed_on.taken_as(call.rpc),
+            last_packet: at.completes(&call.first).0,
             reset_by,
             reset_code,
             answered_by: call.answered_by,
@@ -309,7 +310,7 @@ pub(super) fn write_rpc(
         write_row(call, client, ending, complete, at, cx);
     }
     if failed {
-        push_failure(call, client, cx);
+        push_failure(call, client, at, cx);
     }
 }
 
@@ -431,7 +432,7 @@ fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
         cx.deadlines.resize(row, -1);
         cx.deadlines.push(call.timeout_ns);
     }
-    if cx.options.sorts_rpcs {
+    if cx.options.sorts_rpcs() {
         cx.rpc_order.push();
     }
     if cx.options.rpc_rows {

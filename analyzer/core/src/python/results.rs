@@ -22,8 +22,7 @@ pub(super) fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>
     Ok(dict)
 }
 
-pub(super) fn settled<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyDict>> {
-    let (numbers, rows) = cx.handed_on.take_settled();
+pub(super) fn settled(py: Python<'_>, numbers: Vec<u32>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
     let dict = rpc_rows(py, rows)?;
     dict.set_item("numbers", numbers.into_pyarray(py))?;
     Ok(dict)
@@ -49,7 +48,8 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("addresses", end.addresses)?;
     result.set_item("lookup_names", end.lookup_names)?;
     cx.handed_on.settle_all();
-    result.set_item("settled", settled(py, &mut cx)?)?;
+    let (numbers, rows) = cx.handed_on.take_settled();
+    result.set_item("settled", settled(py, numbers, rows)?)?;
     result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
@@ -89,9 +89,12 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("frames", cx.frames.take_columns()),
         ("messages", cx.messages.take_columns()),
         ("packets", cx.packets.take_columns()),
+        ("in_flight", cx.selected.in_flight.take_columns()),
     ] {
         result.set_item(name, to_dict(py, columns)?)?;
     }
+    let lengths: Vec<usize> = cx.selected.packets.iter().map(Vec::len).collect();
+    result.set_item("listed_packets", (lengths.into_pyarray(py), cx.selected.packets.concat().into_pyarray(py)))?;
     result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;

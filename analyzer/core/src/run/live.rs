@@ -24,7 +24,7 @@ impl Pipeline {
 
     /// A run that is cut, whose rows of packets may be taken.
     pub fn resumable(options: Options, keys: Arc<KeyLog>) -> Self {
-        Self::with_keys(Options { threads: 0, resumes: true, sorts_rpcs: false, ..options }, keys)
+        Self::with_keys(Options { threads: 0, resumes: true, ..options }, keys)
     }
 
     /// Ends a piece. `end` is the time up to which no packet is missing, if later than the last packet's.

@@ -43,6 +43,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(acts, limits::ACTS, packet);
     arrange!(idles, usize::MAX, connection);
     arrange!(connection_methods, usize::MAX, connection);
+    arrange_selected(cx);
     arrange_failures(cx);
     arrange_problems(&mut cx.problems);
 }
@@ -145,13 +146,24 @@ fn sorted_rows(rpcs: &Rpcs, kept: &[u32]) -> Vec<u32> {
     }
 }
 
+/// Packets and frames in the order of the capture, if only some have rows: others were read in it.
+fn arrange_selected(cx: &mut Context) {
+    let Some(only) = &cx.options.only else { return };
+    let packets = &cx.packets.packet;
+    if let Some(order) = order(packets.len(), usize::MAX, |row| (at(packets, row), 0)) {
+        cx.packets.arrange(&order);
+        cx.selected.in_flight.arrange(&order);
+    }
+    let (frames, read_at) = (&cx.frames, &cx.selected.frames_read_at);
+    if let Some(order) = order(frames.len(), only.most_frames, |row| (at(read_at, row), at(&frames.connection, row))) {
+        cx.frames.arrange(&order);
+    }
+}
+
 /// Failures in the order in which the RPCs ended.
 fn arrange_failures(cx: &mut Context) {
-    let (failures, rpcs) = (&cx.failures, &cx.rpcs);
-    let key = |row: usize| {
-        let rpc = at(&failures.rpc, row);
-        (at(&rpcs.last_packet, rpc as usize), rpc)
-    };
+    let failures = &cx.failures;
+    let key = |row: usize| (at(&failures.last_packet, row), at(&failures.rpc, row));
     if let Some(order) = order(failures.len(), limits::FAILURES, key) {
         cx.failures.arrange(&order);
         cx.failure_budgets = order.iter().filter_map(|&row| cx.failure_budgets.get(row as usize).copied()).collect();

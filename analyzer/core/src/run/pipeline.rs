@@ -90,20 +90,23 @@ pub struct Pipeline {
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
 const WEIGHTS: [u64; 2] = [7, 3];
+/// The same where rows are taken while the run goes on, in one order: the other thread gets all connections.
+const WEIGHTS_OF_ROWS: [u64; 2] = [1 << 62, 1];
 
 impl Pipeline {
-    /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
-    /// in this thread; else connections are shared with a second one, with the same result.
+    /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, one thread reads all
+    /// connections: this one, or another one for RPCs. Else two share them, with the same result.
     pub fn new(options: Options) -> Self {
         Self::with_keys(options, Arc::default())
     }
 
     /// The same, which decrypts TLS with the secrets in `keys`.
     pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
-        let alone = options.has_row_tables() || options.threads < 2;
+        let alone = options.reads_in_order() || options.threads < 2;
         let remote = if alone { None } else { Remote::start(options.clone(), Arc::clone(&keys)).ok() };
         let clock = (!options.file_times).then(Clock::default);
-        let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
+        let weights = if options.rpc_rows { &WEIGHTS_OF_ROWS } else { &WEIGHTS };
+        let weights = if remote.is_some() { &weights[..] } else { &weights[..1] };
         Self {
             dissector: Dissector::new(),
             router: Router::keeping_openings(weights),
@@ -120,9 +123,15 @@ impl Pipeline {
         }
     }
 
-    /// The tables that are filled while the run goes on.
-    pub fn tables(&mut self) -> &mut Context {
-        &mut self.shards.here.cx
+    /// Works on the tables of rows that are filled while the run goes on, in the thread that fills them.
+    pub fn work_on_rows<T: Default + Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Context) -> T + Send + 'static,
+    ) -> T {
+        match &self.shards.remote {
+            Some(remote) => remote.work(work),
+            None => work(&mut self.shards.here.cx),
+        }
     }
 
     /// Shows all bytes of all connections that this thread reads to `tap`. [`Finished`] returns it.
@@ -277,6 +286,12 @@ impl Pipeline {
             rows.append(&mut theirs);
         }
         rows.sort_unstable_by_key(|finished| finished.number);
+        if cx.options.packets && cx.options.only.is_some() {
+            for (row, known) in (0..).zip(router.known()) {
+                let packets = known.opening().and_then(|opening| replay.packets(opening, row)).unwrap_or_default();
+                (0..packets.len()).filter_map(|row| packets.get(row)).for_each(|row| cx.push_packet(row));
+            }
+        }
         order_rows(&mut cx);
         let mut rows = rows.into_iter();
         let known = (0..).zip(router.known()).filter_map(|(row, known)| {
@@ -294,8 +309,9 @@ impl Pipeline {
 /// Writes the row of a packet that is kept, if rows of packets are wanted.
 #[inline]
 fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: Option<u32>) {
-    let Options { packets, unlisted_packets, .. } = cx.options;
+    let Options { packets, unlisted_packets, ref only, .. } = cx.options;
     if packets
+        && only.is_none()
         && (unlisted_packets || number.is_some())
         && let Some(row) = replay.last_packet(opening, number.unwrap_or(NO_CONNECTION))
     {

@@ -30,6 +30,11 @@ impl Replay {
         last.filter(|row| late == 0 || opening.last_packet() == Some(row.packet))
     }
 
+    /// The rows of its packets.
+    pub fn packets(&mut self, opening: &Opening, number: u32) -> Option<Packets> {
+        self.read(opening, number, 0).map(|_| std::mem::take(&mut self.cx.packets))
+    }
+
     /// What is left of a connection that carried no payload until the capture's end, with the packets behind packet `cut`
     /// counted alone: none, if none came.
     pub fn end(&mut self, opening: &Opening, number: u32, cut: u32, end: CaptureEnd) -> Option<Ended> {

@@ -251,6 +251,9 @@ impl Shard {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
+        if self.cx.options.only.is_some() {
+            self.cx.rpc_order.packet = connection.last_packet(); // whichever connections were read before
+        }
         let ended = connection.finish(replaced, end, &mut self.cx, &mut self.shared);
         entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
     }
@@ -365,6 +368,7 @@ impl Shard {
     /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.
     pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
+        self.cx.rpc_order.packet = end.last.packet;
         for local in 0..self.entries.len() as u32 {
             self.finish(local, false);
         }

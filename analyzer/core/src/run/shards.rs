@@ -57,9 +57,12 @@ impl Shards {
         }
     }
 
-    /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows.
+    /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows,
+    /// unless only some are wanted.
     pub fn begin(&mut self, opening: &Opening, route: &Route) {
-        let has_rows = std::mem::take(&mut self.here.cx.options.packets);
+        let options = &mut self.here.cx.options;
+        let has_rows = options.packets;
+        options.packets &= options.only.is_some();
         let mut is_counted = opening.first().packet <= self.cut;
         for (route, segment, at) in opening.routed(route.number, route.place) {
             if is_counted && at.packet > self.cut {

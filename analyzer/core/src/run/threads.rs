@@ -20,11 +20,12 @@ use super::shard::{Finished, Shard};
 const BATCHES: usize = 48;
 
 /// What the thread has to do.
-#[derive(Debug)]
 enum Job {
     Batch(Batch),
     /// End the connection at a place of this shard, replaced by one on another shard.
     Replace(u32),
+    /// Work on the tables.
+    Work(Box<dyn FnOnce(&mut Context) + Send>),
 }
 
 /// The sending half: a shard elsewhere.
@@ -55,6 +56,7 @@ impl Remote {
                         waiting.apply(&mut shard, &mut spend);
                         shard.finish(local, true);
                     }
+                    Job::Work(work) => work(&mut shard.cx),
                     Job::Batch(batch) => {
                         waiting.push(batch);
                         if !waiting.may_wait(&shard) {
@@ -84,6 +86,13 @@ impl Remote {
         self.send();
         // an error means the thread has ended by a panic, which `join` reports
         let _ = self.jobs.send(Job::Replace(local));
+    }
+
+    /// Lets the thread work on its tables behind the batches that it has; gives the result, nothing after a panic there.
+    pub fn work<T: Default + Send + 'static>(&self, work: impl FnOnce(&mut Context) -> T + Send + 'static) -> T {
+        let (give, result) = sync_channel(1);
+        let _ = self.jobs.send(Job::Work(Box::new(move |cx| drop(give.send(work(cx))))));
+        result.recv().unwrap_or_default()
     }
 
     fn send(&mut self) {

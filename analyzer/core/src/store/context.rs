@@ -10,12 +10,13 @@ use super::budget::Budget;
 use super::durations::Durations;
 use super::handed_on::{HandedOn, Rows, Whole};
 use super::methods::MethodStats;
+use super::only::{Only, Selected};
 use super::rpc_order::RpcOrder;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    Acts, Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
-    OtherRequests, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls, Unanswered,
+    Acts, Closings, ConnectionMethods, Delays, Failures, FrameRow, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
+    OtherRequests, PacketRow, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls, Unanswered,
     Undelivered, Waits, take_first,
 };
 
@@ -32,8 +33,8 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
-    /// Sort the rows of RPCs when they are taken, so that segments may be read connection by connection.
-    pub sorts_rpcs: bool,
+    /// The only packets and frames whose rows are wanted; `None` for all.
+    pub only: Option<Arc<Only>>,
     /// Keep one row per interval in which a side had to act.
     pub acts: bool,
     /// Keep all texts of `grpc-message`.
@@ -53,20 +54,21 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether a table is wanted whose rows come in the order of the capture.
-    pub fn has_row_tables(&self) -> bool {
-        self.frames || self.messages || self.packets || self.rpc_rows || self.acts
-    }
-
     /// Whether segments have to be read in the order of the capture, because rows are taken in that of reading.
     pub fn reads_in_order(&self) -> bool {
-        Self { rpc_rows: self.rpc_rows && !self.sorts_rpcs, ..self.clone() }.has_row_tables()
+        let streams = (self.frames || self.packets) && self.only.is_none();
+        streams || self.messages || self.acts || self.rpc_rows && self.resumes
+    }
+
+    /// Whether rows of RPCs are sorted when they are taken.
+    pub fn sorts_rpcs(&self) -> bool {
+        self.rpc_rows && !self.resumes
     }
 
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
     /// captures of both ends are matched by.
     pub fn keeps_requests(&self) -> bool {
-        self.rpc_rows && self.packets && !self.resumes
+        self.rpc_rows && self.packets && !self.resumes && self.only.is_none()
     }
 }
 
@@ -125,6 +127,9 @@ pub struct Context {
     /// Packets so far, when wanted.
     #[serde(skip)]
     pub packets: Packets,
+    /// What is kept where only some packets and frames have rows.
+    #[serde(skip)]
+    pub selected: Selected,
     /// Intervals in which a side had to act, when wanted.
     #[serde(skip)]
     pub acts: Acts,
@@ -228,16 +233,45 @@ impl Context {
     /// Corrects the directions of a connection's last rows, written before it showed who is the client.
     #[cold]
     pub fn turn_rows(&mut self, connection: u32) {
-        let turn = |connections: &[u32], directions: &mut [u8]| {
-            let rows = connections.iter().zip(directions).rev().take(limits::TURNED_ROWS);
-            rows.filter(|(row, _)| **row == connection).for_each(|(_, direction)| *direction ^= 1);
+        let turn = |connections: &[u32], directions: &mut [u8]| -> Vec<usize> {
+            let rows = connections.iter().zip(directions).enumerate().rev().take(limits::TURNED_ROWS);
+            let mine = rows.filter(|(_, (of, _))| **of == connection);
+            let turned = mine.map(|(row, (_, direction))| {
+                *direction ^= 1;
+                row
+            });
+            turned.collect()
         };
-        turn(&self.packets.connection, &mut self.packets.direction);
+        let packets = turn(&self.packets.connection, &mut self.packets.direction);
+        self.selected.turn(connection, &packets);
         turn(&self.frames.connection, &mut self.frames.direction);
         turn(&self.messages.connection, &mut self.messages.direction);
         turn(&self.acts.connection, &mut self.acts.direction);
         turn(&self.queues.connection, &mut self.queues.direction);
         turn(&self.stalls.connection, &mut self.stalls.direction);
+    }
+
+    /// Adds the row of a packet, if it is wanted.
+    #[inline]
+    pub fn push_packet(&mut self, row: PacketRow) {
+        if self.options.only.as_ref().is_none_or(|only| self.selected.take(only, &row)) {
+            self.packets.push(row);
+        }
+    }
+
+    /// Adds the row of a frame, if it is wanted.
+    #[inline]
+    pub fn push_frame(&mut self, row: FrameRow) {
+        if let Some(only) = &self.options.only {
+            let times = [row.first_time_ns, row.last_time_ns];
+            let packets = [row.first_packet, row.last_packet];
+            let is_full = self.frames.len() >= only.most_frames.saturating_add(limits::ROWS_AHEAD);
+            if is_full || !only.holds(row.connection, packets, times, Some(row.stream)) {
+                return;
+            }
+            self.selected.frames_read_at.push(self.rpc_order.packet);
+        }
+        self.frames.push(row);
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
@@ -311,7 +345,24 @@ impl Context {
         self.rpc_budgets = all.iter().filter_map(|&row| self.rpc_budgets.get(row as usize).copied()).collect();
         self.rpcs.arrange(&all);
         self.rpc_sizes.arrange(&all);
+        self.renumber_failures(&places);
         Some(places)
+    }
+
+    /// Lets failures refer to the first rows of RPCs at the places that they have now.
+    fn renumber_failures(&mut self, places: &[u32]) {
+        if self.failures.is_empty() {
+            return;
+        }
+        let mut now = vec![0; places.len()];
+        for (place, &before) in places.iter().enumerate() {
+            now[before as usize] = place;
+        }
+        for rpc in &mut self.failures.rpc {
+            if let Some(&place) = self.handed_on.place(*rpc).and_then(|before| now.get(before)) {
+                *rpc = self.handed_on.number(place);
+            }
+        }
     }
 
     fn whole(&self, place: usize) -> Option<Whole> {

@@ -65,6 +65,11 @@ impl HandedOn {
         self.rows.wrapping_add(place as u32)
     }
 
+    /// The place that the row of a number has among all rows, as far as it was taken.
+    pub(crate) fn taken_as(&self, number: u32) -> u32 {
+        self.open.get(&number).map_or(number, |&(taken, _)| taken)
+    }
+
     /// Writes what an RPC carried.
     #[cold]
     pub(crate) fn write_sizes(&mut self, number: u32, carried: RpcSizesRow) {

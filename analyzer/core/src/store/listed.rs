@@ -41,13 +41,18 @@ macro_rules! list_tables {
                     options: _, strings: _, deadlines: _, handed_on: _, acts_left_out: _, goaway_reasons: _, problems: _,
                     totals: _, methods: _, out_of_order_bytes: _, tail_bytes: _,
                     // in the order of the capture: one thread alone writes them, and no run that is cut
-                    messages: _, frames: _, packets: _, rpc_order: _,
+                    messages: _, rpc_order: _,
+                    // the same, unless only some have rows
+                    frames, packets, selected,
                 } = other;
                 $(self.$table.append($table);)*
                 self.rpc_sizes.append(rpc_sizes);
                 self.rpc_budgets.append(rpc_budgets);
                 self.request_budgets.append(request_budgets);
                 self.request_ends.append(request_ends);
+                self.frames.append(frames);
+                self.packets.append(packets);
+                self.selected.append(selected);
                 self.failures.append(failures);
                 self.failure_budgets.append(failure_budgets);
             }

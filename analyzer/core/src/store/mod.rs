@@ -6,6 +6,7 @@ pub mod durations;
 pub mod handed_on;
 mod listed;
 pub mod methods;
+pub mod only;
 pub mod piece;
 pub mod rpc_order;
 pub mod spill;

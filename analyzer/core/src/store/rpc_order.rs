@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::store::budget::Budget;
     use crate::store::context::{Context, Options};
-    use crate::store::tables::{RpcRow, RpcSizesRow};
+    use crate::store::tables::{FailureRow, RpcRow, RpcSizesRow};
 
     fn order(begun: &[u32]) -> RpcOrder {
         RpcOrder { begun: begun.to_vec(), ..RpcOrder::default() }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn rows_are_taken_in_order_and_their_corrections_name_the_places_they_got() {
-        let mut cx = Context::new(Options { rpc_rows: true, sorts_rpcs: true, ..Options::default() });
+        let mut cx = Context::new(Options { rpc_rows: true, ..Options::default() });
         for (stream, packet, settled) in [(1, 4, 1), (3, 9, 0), (5, 4, 1), (7, 2, 0), (9, 20, 1)] {
             cx.rpc_order.packet = packet;
             cx.rpc_order.push();
@@ -76,10 +76,15 @@ mod tests {
             cx.rpc_budgets.push(Budget::default());
         }
         cx.deadlines = vec![-1, 30];
+        for rpc in [1, 3, 4] {
+            cx.failures.push(FailureRow { rpc, ..FailureRow::default() });
+        }
         let rows = cx.take_rpcs(4);
         assert!(format!("{:?}", rows.columns).contains("U32([7, 1, 5, 3])"));
         assert_eq!(rows.deadlines, [-1, -1, -1, 30]);
         assert_eq!((cx.rpcs.stream.as_slice(), cx.handed_on.place(4)), ([9].as_slice(), Some(0)));
+        assert_eq!(cx.failures.rpc, [3, 0, 4], "failures refer to the places that rows have in the end");
+        assert_eq!([1, 3, 4].map(|number| cx.handed_on.taken_as(number)), [3, 0, 4]);
         cx.handed_on.settle(1);
         cx.handed_on.settle(3);
         assert_eq!(cx.handed_on.take_settled().0, [0, 3]);

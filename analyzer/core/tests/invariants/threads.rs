@@ -1,8 +1,10 @@
 //! Two threads find what one finds.
 
-use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::only::{Only, Range};
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::support::conversation::{Call, Sent, Wire, record, turns};
 use crate::support::{Recorded, analyse, captures, difference, name, packets_of};
@@ -115,4 +117,39 @@ fn many_connections_that_take_turns_read_as_each_for_itself() {
     in_order.cx.messages = grpcdiag_core::store::tables::Messages::default();
     assert_eq!(difference(analyse(&packets, Options::default()), in_order), None);
     assert_eq!(differs(&packets), None);
+}
+
+/// Rows of packets, and of frames by connection.
+fn rows_of(cx: &Context, holds: impl Fn(u32, [u32; 2], [i64; 2]) -> bool) -> (Vec<String>, Vec<(u32, String)>) {
+    let packets = (0..cx.packets.len()).filter_map(|row| cx.packets.get(row));
+    let packets = packets.filter(|row| holds(row.connection, [row.packet; 2], [row.time_ns; 2]));
+    let frames = (0..cx.frames.len()).filter_map(|row| cx.frames.get(row)).filter(|row| {
+        holds(row.connection, [row.first_packet, row.last_packet], [row.first_time_ns, row.last_time_ns])
+    });
+    let mut frames: Vec<_> = frames.map(|row| (row.connection, format!("{row:?}"))).collect();
+    frames.sort_by_key(|&(connection, _)| connection);
+    (packets.map(|row| format!("{row:?}")).collect(), frames)
+}
+
+/// Rows of packets and frames that are wanted are the same among all rows, and on every thread.
+#[test]
+fn wanted_rows_are_those_among_all() {
+    for path in captures() {
+        let packets = packets_of(&path);
+        let options = Options { frames: true, packets: true, ..Options::default() };
+        let all = analyse(&packets, options.clone());
+        let mut only = Only::new(false, usize::MAX);
+        let last = packets.len() as u32;
+        for (connection, range) in
+            [(0, [2, last / 3]), (0, [last / 2, last]), (1, [0, last]), (3, [last / 4, last / 2])]
+        {
+            only.add(connection, Range { packets: range, times: [i64::MIN, i64::MAX], stream: None });
+        }
+        let wanted = rows_of(&all.cx, |connection, packets, times| only.holds(connection, packets, times, None));
+        for threads in [1, 2] {
+            let only = Some(Arc::new(only.clone()));
+            let some = analyse(&packets, Options { threads, only, ..options.clone() });
+            assert_eq!(rows_of(&some.cx, |..| true), wanted, "{} with {threads} threads", name(&path));
+        }
+    }
 }

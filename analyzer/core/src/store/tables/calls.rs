@@ -40,7 +40,7 @@ table!(
 table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by `limits::FAILURES`.
     Failures, FailureRow {
-        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
+        rpc: u32, last_packet: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
         silence_ns: i64, silence_from_packet: u32, silence_to_packet: u32,
         headers_packet: u32, headers_time_ns: i64,
         cut_request_bytes: u32, cut_request_packet: u32, cut_request_time_ns: i64,

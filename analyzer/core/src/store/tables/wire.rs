@@ -12,6 +12,13 @@ table!(
 );
 
 table!(
+    /// Bytes that are sent and not acknowledged after a packet, beside [`Packets`] where few of these have rows.
+    InFlight, InFlightRow {
+        client_in_flight: i64, server_in_flight: i64,
+    }
+);
+
+table!(
     /// One row per HTTP/2 frame, in the order in which they were whole.
     Frames, FrameRow {
         connection: u32, direction: u8, stream: u32, kind: u8, flags: u8, length: u32,

@@ -295,7 +295,7 @@ impl Connection {
         }
         let peer = &self.halves[1 - side];
         let ack = if segment.flags.contains(TcpFlags::ACK) && peer.started { peer.offset(segment.ack) } else { 0 };
-        cx.packets.push(PacketRow {
+        cx.push_packet(PacketRow {
             packet: at.packet,
             time_ns: at.time,
             connection: self.row,

@@ -54,7 +54,7 @@ pub(super) fn push_row<A: Application>(h2: &Http2<A>, side: usize, at: At, cx: &
     let sender = &h2.sides[side];
     let (frame, first) = (sender.frame, sender.frame_first);
     let (last_packet, last_time_ns) = at.completes(&first);
-    cx.frames.push(FrameRow {
+    cx.push_frame(FrameRow {
         connection: h2.connection,
         direction: h2.direction(side),
         stream: frame.stream,
