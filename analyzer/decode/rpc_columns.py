@@ -1,5 +1,6 @@
 """Rows of RPCs that are more than memory should hold: numpy's memory maps of temporary files without a name."""
 
+import threading
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,11 +30,13 @@ class RpcRun(Protocol):
 
 
 class RpcColumns:
-    """The rows that a run gives, piece by piece. Raises SpillError."""
+    """The rows that a run gives, piece by piece, written while the next ones are read. Raises SpillError."""
 
     def __init__(self) -> None:
         """Begin without rows."""
         self._columns: dict[str, _Column] = {}
+        self._writer: threading.Thread | None = None
+        self._error: BaseException | None = None
 
     def take(self, run: RpcRun) -> None:
         """Take the rows that are complete when they are many; called after each step."""
@@ -46,8 +49,10 @@ class RpcColumns:
         result = run.finish()
         if self._columns:
             self._correct(result["settled"])
+            self._wait()
             self._columns["method"].renumber(result["renumbered"])
             self._add(result["rpcs"] | {"deadlines": result["deadlines"], "budgets": result["rpc_budgets"]})
+            self._wait()
             result["rpcs"] = {name: column.mapped() for name, column in self._columns.items()}
             result["deadlines"], result["rpc_budgets"] = (result["rpcs"].pop(name) for name in _OF_THEIR_OWN)
         return result
@@ -56,15 +61,33 @@ class RpcColumns:
         rows = len(columns["connection"])
         if not rows:
             return
-        for name, cells in (columns | {"deadlines": pad_deadlines(columns["deadlines"], rows)}).items():
-            if name not in self._columns:
-                self._columns[name] = _Column(cells)
-            self._columns[name].add(cells)
+        cells = columns | {"deadlines": pad_deadlines(columns["deadlines"], rows)}
+        if not self._columns:
+            self._columns = {name: _Column(column) for name, column in cells.items()}
+        self._wait()
+        self._writer = threading.Thread(target=self._write, args=(cells,), name="grpcdiag-write", daemon=True)
+        self._writer.start()
+
+    def _write(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        try:
+            for name, column in self._columns.items():
+                column.add(columns[name])
+        except BaseException as error:  # raised again in the waiting thread
+            self._error = error
+
+    def _wait(self) -> None:
+        """Wait for the rows that are being written."""
+        if self._writer:
+            self._writer.join()
+            self._writer = None
+        if self._error:
+            raise self._error
 
     def _correct(self, settled: dict[str, npt.NDArray[Any]]) -> None:
         """Write rows again that were taken before they were complete."""
         numbers = settled["numbers"]
         if len(numbers):
+            self._wait()
             for name, column in self._columns.items():
                 column.mapped()[numbers] = settled[name]
 

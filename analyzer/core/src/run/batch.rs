@@ -51,6 +51,11 @@ struct Item {
 }
 
 impl Batch {
+    /// Whether it has no segment.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Whether it should be read.
     #[inline]
     pub fn is_full(&self) -> bool {

@@ -128,7 +128,7 @@ impl Pipeline {
         &mut self,
         work: impl FnOnce(&mut Context) -> T + Send + 'static,
     ) -> T {
-        match &self.shards.remote {
+        match &mut self.shards.remote {
             Some(remote) => remote.work(work),
             None => work(&mut self.shards.here.cx),
         }

@@ -88,8 +88,11 @@ impl Remote {
         let _ = self.jobs.send(Job::Replace(local));
     }
 
-    /// Lets the thread work on its tables behind the batches that it has; gives the result, nothing after a panic there.
-    pub fn work<T: Default + Send + 'static>(&self, work: impl FnOnce(&mut Context) -> T + Send + 'static) -> T {
+    /// Lets the thread work on its tables behind all segments; gives the result, nothing after a panic there.
+    pub fn work<T: Default + Send + 'static>(&mut self, work: impl FnOnce(&mut Context) -> T + Send + 'static) -> T {
+        if !self.filling.is_empty() {
+            self.send(); // the next packets may come much later
+        }
         let (give, result) = sync_channel(1);
         let _ = self.jobs.send(Job::Work(Box::new(move |cx| drop(give.send(work(cx))))));
         result.recv().unwrap_or_default()

@@ -149,7 +149,7 @@ fn wanted_rows_are_those_among_all() {
         for threads in [1, 2] {
             let only = Some(Arc::new(only.clone()));
             let some = analyse(&packets, Options { threads, only, ..options.clone() });
-            assert_eq!(rows_of(&some.cx, |..| true), wanted, "{} with {threads} threads", name(&path));
+            assert_eq!(rows_of(&some.cx, |_, _, _| true), wanted, "{} with {threads} threads", name(&path));
         }
     }
 }
