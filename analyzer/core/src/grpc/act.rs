@@ -1,7 +1,6 @@
 //! Accounts time to an RPC when a side acts on it.
 
 use crate::at::At;
-use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::Context;
@@ -9,7 +8,7 @@ use crate::store::tables::ActRow;
 use crate::tcp::transport::Transport;
 
 use super::call::Call;
-use super::state::{Grpc, Parser};
+use super::state::Http2;
 use super::turns::{PAUSE, Turns};
 
 /// Bytes that one side sent on a stream.
@@ -21,28 +20,20 @@ pub(super) struct Act<'a> {
     pub side: usize,
     pub is_client: bool,
     /// Where they are.
-    pub at: At,
+    pub at: &'a At,
     /// Up to when bytes are missing that may have been of any stream.
     pub gap_time: i64,
     pub transport: &'a Transport,
 }
 
-impl<'p, W: Watch<Grpc> + ?Sized> Parser<'p, W> {
-    /// What is read now.
+impl<'a> Act<'a> {
+    /// What `side` sent at `at`.
     #[inline(always)]
-    pub(super) fn act(&self) -> Act<'p> {
-        Act {
-            connection: self.h2.connection,
-            side: self.side,
-            is_client: self.side == self.h2.client,
-            at: self.at,
-            gap_time: self.h2.application.gap_time,
-            transport: self.transport,
-        }
+    pub fn new(h2: &Http2, side: usize, at: &'a At, transport: &'a Transport) -> Self {
+        let is_client = side == h2.client;
+        Self { connection: h2.connection, side, is_client, at, gap_time: h2.application.gap_time, transport }
     }
-}
 
-impl Act<'_> {
     /// 0 for the client, 1 for the server.
     #[inline(always)]
     pub fn direction(&self) -> u8 {
@@ -55,21 +46,23 @@ impl Act<'_> {
         if self.is_client { self.side } else { 1 - self.side }
     }
 
-    /// Accounts a call's time up to these bytes. Where threads were recorded, it notes the part in which their sender had to
-    /// act on an RPC.
-    #[inline]
+    /// Accounts a call's time up to these bytes.
+    #[inline(always)]
     pub fn charge(&self, call: &mut Call, cx: &mut Context) {
-        let own = if self.is_client { Cause::Client } else { Cause::Server };
-        let before = if cx.options.acts { call.budget.get(own) } else { 0 };
-        call.charge_activity(self.side, self.is_client, &self.at, self.transport, self.gap_time);
-        if cx.options.acts && call.kind.is_rpc() {
-            self.note(call, call.budget.get(own).wrapping_sub(before), cx);
+        if cx.options.acts {
+            return self.charge_and_note(call, cx);
         }
+        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap_time);
     }
 
+    /// The same where threads were recorded: notes the part in which the sender had to act on an RPC.
     #[cold]
-    fn note(&self, call: &Call, own_ns: u64, cx: &mut Context) {
-        if own_ns > 0 {
+    fn charge_and_note(&self, call: &mut Call, cx: &mut Context) {
+        let own = if self.is_client { Cause::Client } else { Cause::Server };
+        let before = call.budget.get(own);
+        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap_time);
+        let own_ns = call.budget.get(own).wrapping_sub(before);
+        if own_ns > 0 && call.kind.is_rpc() {
             let duration_ns = i64::try_from(own_ns).unwrap_or(i64::MAX);
             let start_time_ns = self.at.ready_time.saturating_sub(duration_ns);
             self.push(
@@ -83,13 +76,15 @@ impl Act<'_> {
     /// Notes whether the client of a call waits from these bytes on.
     #[inline(always)]
     pub fn update_turns(&self, call: &mut Call, turns: &mut Turns) {
-        turns.update(call, self.client(), self.is_client, self.at, self.transport.near_rtt[self.client()]);
+        turns.update(call, self.client(), self.is_client, *self.at, self.transport.near_rtt[self.client()]);
     }
 
     /// Notes the idle interval or pause of the client that these bytes ended, if they did.
     #[inline]
     pub fn note_idle(&self, call: &Call, turns: &mut Turns, cx: &mut Context) {
-        if let Some((start_time_ns, duration_ns)) = turns.take_idle().filter(|_| cx.options.acts) {
+        if cx.options.acts
+            && let Some((start_time_ns, duration_ns)) = turns.take_idle()
+        {
             let idle = 1 + u8::from(duration_ns >= PAUSE);
             self.push(call, ActRow { idle, start_time_ns, duration_ns, ..ActRow::default() }, cx);
         }

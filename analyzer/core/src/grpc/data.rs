@@ -9,8 +9,8 @@ use crate::store::tables::{Layer, WaitRow};
 use crate::tcp::send_queue::BlockedInterval;
 
 use super::act::Act;
-use super::call::Call;
-use super::message::Event;
+use super::call::{Call, CallDirection};
+use super::message::{Event, Message};
 use super::protocol::Kind;
 use super::rows::touch_gap;
 use super::state::{Grpc, Http2, Parser};
@@ -27,7 +27,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// DATA of a stream, without padding.
     #[inline]
     pub(super) fn take_data(&mut self, slot: u32, data: &[u8]) {
-        let act = self.act();
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let sender = &mut self.h2.sides[act.side];
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         let behind = std::mem::replace(&mut sender.data_slot, slot) != slot
@@ -99,7 +99,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Ends the message of a direction whose body is one message without a prefix.
     #[cold]
     pub(super) fn end_unframed(&mut self, slot: u32) {
-        let act = self.act();
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         let refused = !act.is_client && call.is_refused();
         if !call.finished && !refused {
@@ -161,41 +161,73 @@ impl Act<'_> {
         data: &'b [u8],
         cx: &mut Context,
     ) -> Option<&'b [u8]> {
-        let (at, unframed, id, method) = (self.at, call.kind == Kind::ConnectUnary, call.id, call.method);
-        let (direction, turn_since) = (&mut call.directions[self.side], &mut call.turn_since);
-        let (unfinished, habits) = (&mut sender.unfinished_messages, &mut sender.habits);
+        let direction = &mut call.directions[self.side];
+        let headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
+        let framed = call.kind != Kind::ConnectUnary;
+        if framed && let Some(message) = direction.reader.take_whole(data, self.at) {
+            self.begin_message(call, headers, turns, cx);
+            self.end_message(call, sender, &message, cx);
+            return None;
+        }
+        self.read_parts(call, sender, turns, data, cx)
+    }
+
+    /// The same for DATA that is not one whole message.
+    #[inline(never)]
+    fn read_parts<'b>(
+        &self,
+        call: &mut Call,
+        sender: &mut Side<Grpc>,
+        turns: &mut Turns,
+        data: &'b [u8],
+        cx: &mut Context,
+    ) -> Option<&'b [u8]> {
+        let framed = call.kind != Kind::ConnectUnary;
+        let CallDirection { mut reader, headers, .. } = call.directions[self.side];
+        let mut headers = if reader.messages == 0 { headers } else { (-1, 0) };
         let mut foreign = None;
-        let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
         let mut on_event = |event: Event<'_>| match event {
             Event::Begin => {
-                *unfinished += 1;
-                turns.message_begins(self.is_client, at.time);
-                if headers.0 > self.gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
-                    self.push_delay(id, method, headers, cx);
-                }
-                headers.0 = -1;
-                if !self.is_client && *turn_since > self.gap_time {
-                    let turnaround = at.time.saturating_sub(*turn_since).max(0);
-                    cx.method(method).add_turnaround(turnaround as u64);
-                    *turn_since = -1;
-                }
+                sender.unfinished_messages += 1;
+                self.begin_message(call, std::mem::replace(&mut headers, (-1, 0)), turns, cx);
             }
             Event::End(message) => {
-                *unfinished = unfinished.saturating_sub(1);
-                if self.is_client {
-                    *turn_since = at.ready_time;
-                }
-                habits.message(message.length, at);
-                self.count_message(id, method, &message, cx);
+                sender.unfinished_messages = sender.unfinished_messages.saturating_sub(1);
+                self.end_message(call, sender, &message, cx);
             }
             Event::NotGrpc(left) => foreign = Some(left),
         };
         match data {
-            _ if !unframed => direction.reader.feed(data, at, &mut on_event),
-            [] => direction.reader.end_unframed(at, &mut on_event),
-            _ => direction.reader.feed_unframed(data, at, &mut on_event),
+            _ if framed => reader.feed(data, *self.at, &mut on_event),
+            [] => reader.end_unframed(*self.at, &mut on_event),
+            _ => reader.feed_unframed(data, *self.at, &mut on_event),
         }
+        call.directions[self.side].reader = reader;
         foreign.and_then(|left| data.get(data.len().saturating_sub(left)..))
+    }
+
+    /// A message begins, the first of its direction if its `headers` are given.
+    #[inline(always)]
+    fn begin_message(&self, call: &mut Call, headers: (i64, u32), turns: &mut Turns, cx: &mut Context) {
+        let now = self.at.time;
+        turns.message_begins(self.is_client, now);
+        if headers.0 > self.gap_time && now.saturating_sub(headers.0) >= LATE_DATA {
+            self.push_delay(call, headers, cx);
+        }
+        if !self.is_client && call.turn_since > self.gap_time {
+            let turnaround = now.saturating_sub(call.turn_since).max(0);
+            cx.method(call.method).add_turnaround(turnaround as u64);
+            call.turn_since = -1;
+        }
+    }
+
+    #[inline(always)]
+    fn end_message(&self, call: &mut Call, sender: &mut Side<Grpc>, message: &Message<'_>, cx: &mut Context) {
+        if self.is_client {
+            call.turn_since = self.at.ready_time;
+        }
+        sender.habits.message(message.length, *self.at);
+        self.count_message(call, message, cx);
     }
 
     /// Inside its message a stream's bytes come after those of other streams: they went first.

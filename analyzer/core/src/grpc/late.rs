@@ -54,7 +54,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Follows a stream that was opened before the capture, from a message boundary at `first` on.
     #[cold]
     fn resume_stream(&mut self, id: u32, first: At) -> u32 {
-        let act = Act { at: first, ..self.act() };
+        let act = Act::new(self.h2, self.side, &first, self.transport);
         let h2 = &mut *self.h2;
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {

@@ -87,31 +87,31 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 impl Act<'_> {
     /// Notes that a stream's first DATA came late after its HEADERS.
     #[cold]
-    pub fn push_delay(&self, stream: u32, method: u32, headers: (i64, u32), cx: &mut Context) {
+    pub fn push_delay(&self, call: &Call, headers: (i64, u32), cx: &mut Context) {
         if cx.delays.len() < limits::DELAYS + limits::ROWS_AHEAD {
             cx.delays.push(DelayRow {
                 connection: self.connection,
-                stream,
+                stream: call.id,
                 direction: self.direction(),
                 headers_packet: headers.1,
                 headers_time_ns: headers.0,
                 data_packet: self.at.packet,
                 duration_ns: self.at.time.saturating_sub(headers.0),
-                method,
+                method: call.method,
             });
         }
     }
 
     #[inline]
-    pub fn count_message(&self, stream: u32, method: u32, message: &Message<'_>, cx: &mut Context) {
+    pub fn count_message(&self, call: &Call, message: &Message<'_>, cx: &mut Context) {
         cx.totals.messages += 1;
         cx.totals.compressed_messages += u64::from(message.compressed);
-        cx.method(method).messages += 1;
+        cx.method(call.method).messages += 1;
         if cx.options.messages {
             let (last_packet, last_time_ns) = self.at.completes(message.first);
             cx.messages.push(MessageRow {
                 connection: self.connection,
-                stream,
+                stream: call.id,
                 direction: self.direction(),
                 index: message.index,
                 length: message.length,

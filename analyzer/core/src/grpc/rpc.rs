@@ -66,7 +66,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     fn take_request(&mut self, block: &HeaderBlock<'_, Summary>) {
         let &HeaderBlock { stream: id, summary, .. } = block;
         if id <= self.h2.highest_stream() {
-            let act = self.act();
+            let act = Act::new(self.h2, self.side, &self.at, self.transport);
             if let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) {
                 act.charge(call, self.cx);
             }
@@ -85,7 +85,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     #[inline]
     fn open_stream(&mut self, block: &HeaderBlock<'_, Summary>, kind: Kind) {
         let &HeaderBlock { stream: id, summary, first, .. } = block;
-        let act = self.act();
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let (h2, cx) = (&mut *self.h2, &mut *self.cx);
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
@@ -114,7 +114,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         act.charge(call, cx);
         call.directions[act.side].headers = (act.at.time, act.at.packet);
-        let began = Act { at: first, ..act };
+        let began = Act { at: &first, ..act };
         began.update_turns(call, &mut grpc.turns);
         began.note_idle(call, &mut grpc.turns, cx);
         let allowed = h2.sides[1 - act.side].announced.max_concurrent_streams;
@@ -126,7 +126,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     #[inline]
     fn take_response(&mut self, id: u32, slot: u32, summary: &Summary) {
-        let act = self.act();
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let h2 = &mut *self.h2;
         if let Some(server) = summary.server {
             h2.application.server_agent.get_or_insert(server);

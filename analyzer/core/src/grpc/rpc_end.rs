@@ -23,7 +23,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
     #[inline]
     pub(super) fn end_direction(&mut self, id: u32, slot: u32) {
-        let act = self.act();
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else {
             if !act.is_client && self.h2.opened_before(id) {
                 self.h2.application.late.settle(id);
@@ -35,6 +35,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if call.kind == Kind::ConnectUnary {
             self.end_unframed(slot);
         }
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         act.update_turns(call, &mut self.h2.application.turns);
         if act.is_client && self.cx.options.keeps_requests() {
@@ -60,7 +61,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     /// RST_STREAM of either side: both directions end.
     pub(super) fn reset_stream(&mut self, id: u32, code: u32) {
-        let (act, at, transport) = (self.act(), self.at, self.transport);
+        let (at, transport) = (self.at, self.transport);
+        let act = Act::new(self.h2, self.side, &at, transport);
         let client = act.client();
         let slot = self.h2.streams.slot(id).unwrap_or(NONE);
         if act.is_client {
@@ -147,8 +149,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Ends a stream's request. Of an RPC it writes the row: its budget is complete and its duration is the budget's sum.
     #[inline]
     pub(super) fn finish_stream(&mut self, slot: u32, ending: Ending) {
-        let act = self.act();
-        let (h2, client, at) = (&mut *self.h2, act.client(), act.at);
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let (h2, client, at) = (&mut *self.h2, act.client(), *act.at);
         let Some(call) = h2.streams.state_mut(slot) else { return };
         if !call.kind.is_rpc() {
             return note_end(call, at, self.cx);
@@ -196,7 +198,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if end_known {
             self.charge_end(id, end, whole);
         }
-        let (act, grpc) = (self.act(), &mut self.h2.application);
+        let (act, grpc) = (Act::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
         let unavailable = end == End::ServerCloses && whole;
         let without_end = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };

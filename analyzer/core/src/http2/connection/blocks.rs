@@ -14,16 +14,20 @@ use super::watch::Watch;
 
 impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     /// A HEADERS frame. The block is decoded in place when the frame holds all of it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_headers(&mut self, header: FrameHeader, payload: &[u8]) -> Result<(), FrameError> {
         let fragment = headers_frame::parse(&header, payload)?.fragment;
         let (stream, first, end_stream) = (header.stream, self.sender().frame_first, header.has(flag::END_STREAM));
-        if header.has(flag::END_HEADERS) {
-            let summary = &self.decode_block(fragment);
-            A::headers(self, &HeaderBlock { stream, summary, end_stream, first });
-        } else {
+        let (changes, watched) = (self.sender().hpack.table_changes(), self.watch.watches());
+        if !header.has(flag::END_HEADERS) {
             let octets = fragment.to_vec();
             self.sender().block = Some(OpenBlock { stream, end_stream, promise: false, first, octets });
+        } else if !watched && let Some(seen) = self.sender().seen_blocks.take(fragment, changes) {
+            A::headers(self, &HeaderBlock { stream, summary: &seen.summary, end_stream, first });
+            self.sender().seen_blocks.put_back(fragment, seen);
+        } else {
+            let summary = &self.decode_block(fragment);
+            A::headers(self, &HeaderBlock { stream, summary, end_stream, first });
         }
         Ok(())
     }
@@ -93,15 +97,9 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         self.sender().forget_block();
     }
 
-    #[inline]
     fn decode_block(&mut self, block: &[u8]) -> A::Summary {
         let sender = &mut self.h2.sides[self.side];
         let before = sender.hpack.table_changes();
-        if !self.watch.watches()
-            && let Some(summary) = sender.seen_blocks.find(block, before)
-        {
-            return summary;
-        }
         let mut fields = A::Block::default();
         let done = sender.hpack.decode(block, A::fields(self.cx), &mut |field| {
             A::field(&mut fields, &field);

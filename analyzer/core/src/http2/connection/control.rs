@@ -70,7 +70,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
 
     /// A WINDOW_UPDATE lets the peer send `increment` bytes more; above 2^31-1 is FLOW_CONTROL_ERROR
     /// (RFC 9113 section 6.9.1), which is left to the peers.
-    #[inline]
+    #[inline(always)]
     fn credit(&mut self, id: u32, increment: u32) {
         let peer = 1 - self.side;
         let receiver = &mut self.h2.sides[peer];

@@ -92,20 +92,25 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     fn read(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            rest = match self.sender().state {
-                State::Header => self.read_header(rest),
-                State::Data => self.read_data(rest),
-                State::Control => self.read_control(rest),
-                State::Skip(left) => self.read_skip(rest, left),
-                State::Opening => self.read_opening(rest),
-                State::Http1Body => self.read_http1_body(rest),
-                State::Http1 => self.read_http1(rest),
-                State::Lost => self.search(rest),
-                State::Foreign => {
-                    *self.h2.unread_bytes() += rest.len() as u64;
-                    &[]
-                }
-            };
+            rest = if self.sender().state == State::Header { self.read_header(rest) } else { self.read_inside(rest) };
+        }
+    }
+
+    /// Reads bytes before which a frame header was read, or which are no frames.
+    #[inline]
+    fn read_inside<'b>(&mut self, rest: &'b [u8]) -> &'b [u8] {
+        match self.sender().state {
+            State::Data => self.read_data(rest),
+            State::Control => self.read_control(rest),
+            State::Skip(left) => self.read_skip(rest, left),
+            State::Opening => self.read_opening(rest),
+            State::Http1Body => self.read_http1_body(rest),
+            State::Http1 => self.read_http1(rest),
+            State::Lost => self.search(rest),
+            State::Foreign | State::Header => {
+                *self.h2.unread_bytes() += rest.len() as u64;
+                &[]
+            }
         }
     }
 

@@ -36,10 +36,10 @@ pub struct Parser<'p, A: Application, W: ?Sized> {
 }
 
 impl<A: Application, W: ?Sized> Parser<'_, A, W> {
-    /// The side that sent the bytes.
+    /// The side that sent the bytes: without a check, as it is 0 or 1.
     #[inline(always)]
     pub(in crate::http2) fn sender(&mut self) -> &mut Side<A> {
-        &mut self.h2.sides[self.side]
+        &mut self.h2.sides[self.side & 1]
     }
 
     /// Notes what is wrong with the bytes.

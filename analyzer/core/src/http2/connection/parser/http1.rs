@@ -219,7 +219,8 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         let is_followed = self.h2.protocol == Protocol::Http1;
         for side in 0..2 {
             let kept = self.h2.sides[side].buffered();
-            *self.h2.unread_bytes() += kept;
+            let bytes = &mut self.h2.bytes;
+            *(if is_followed { &mut bytes.undecoded } else { &mut bytes.not_http2 }) += kept;
             self.h2.sides[side].lose(missing, self.at.packet);
             self.h2.sides[side].state = State::Foreign;
         }
