@@ -1,6 +1,6 @@
-//! What is said of packets that cannot be read, of flags and of links.
+//! What is said of packets that cannot be read, and of flags.
 
-use crate::packet::{Dissector, Layer, Malformed, Outcome, Problem, TcpFlags, is_supported};
+use crate::packet::{Dissector, Layer, Malformed, Outcome, Problem, TcpFlags};
 
 use super::hex;
 
@@ -23,14 +23,4 @@ fn flags_are_tested() {
     let flags = TcpFlags(0x012);
     assert!(flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags(0x003)));
     assert!(flags.intersects(TcpFlags(0x003)) && !flags.intersects(TcpFlags::FIN));
-}
-
-#[test]
-fn supported_links_are_those_that_are_dissected() {
-    for link_type in 0..1024 {
-        let mut dissector = Dissector::new();
-        let outcome = dissector.dissect(link_type, &[], 0, 0);
-        let unsupported = outcome == Outcome::UnsupportedLink(link_type);
-        assert_eq!(is_supported(link_type), !unsupported, "link type {link_type}");
-    }
 }
