@@ -104,9 +104,13 @@ impl Pipeline {
         let remote = if alone { None } else { Remote::start(options.clone(), Arc::clone(&keys)).ok() };
         let clock = (!options.file_times).then(Clock::default);
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
+        let mut router = Router::keeping_openings(weights);
+        if keys.connections() > 0 || keys.grows() {
+            router.expect_decryption();
+        }
         Self {
             dissector: Dissector::new(),
-            router: Router::keeping_openings(weights),
+            router,
             replay: Replay::new(options.ports.clone()),
             questions: Questions::default(),
             icmp_errors: Collected::default(),

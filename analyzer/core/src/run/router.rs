@@ -160,6 +160,11 @@ impl Router {
         Self { keeps_openings: true, ..Self::new(weights) }
     }
 
+    /// Payload is decrypted, which takes so much longer than to copy it that copies do not count; measured.
+    pub fn expect_decryption(&mut self) {
+        self.shards.iter_mut().for_each(|load| load.bytes_per_segment = u32::MAX);
+    }
+
     /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
     #[inline]
     pub fn route(&mut self, segment: &Segment<'_>) -> Option<Route> {
