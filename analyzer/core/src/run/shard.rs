@@ -192,6 +192,7 @@ impl Shard {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(packed) = entry.packed.take() else { return };
         entry.live = self.packer.unpack(&packed);
+        debug_assert!(entry.live.is_some(), "what was packed here is unpacked here");
         if let Some(connection) = &mut entry.live {
             connection.share_again(&mut self.shared, &mut self.cx.strings);
         }
