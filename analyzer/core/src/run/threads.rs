@@ -35,6 +35,7 @@ pub struct Remote {
     jobs: SyncSender<Job>,
     spent: Receiver<Batch>,
     filling: Batch,
+    #[expect(clippy::vec_box, reason = "rows of 1 kB each are not copied while the list grows")]
     thread: JoinHandle<(Vec<Box<Finished>>, Context)>,
     /// Connections that the thread has begun to read.
     pub begun: Arc<AtomicU64>,
