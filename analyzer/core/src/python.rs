@@ -21,7 +21,7 @@ use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
-use crate::store::context::Options;
+use crate::store::context::{Options, Packing};
 use crate::store::spill::Spill;
 use crate::tcp::note;
 use crate::tls::KeyLog;
@@ -157,6 +157,7 @@ impl Run {
             as_scrubbed,
             ports,
             resumes,
+            packing: Packing::default(),
             threads,
             spill: spilled,
         };

@@ -89,7 +89,7 @@ pub struct Pipeline {
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [7, 3];
+const WEIGHTS: [u64; 2] = [4, 1];
 
 impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
@@ -264,12 +264,15 @@ impl Pipeline {
         counts.connections_not_listed = router.not_listed;
         counts.lookups_not_listed = questions.not_listed;
         counts.icmp_errors_not_listed = icmp_errors.not_listed;
-        let Shards { here: shard, remote, .. } = shards;
+        let Shards { here: shard, mut remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
+        if let Some(remote) = &mut remote {
+            remote.end(end);
+        }
         let (mut rows, mut cx, tap) = shard.into_finished(end);
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves
-            let (mut theirs, larger) = remote.join(end);
+            let (mut theirs, larger) = remote.join();
             let smaller = std::mem::replace(&mut cx, larger);
             let agents = merge::absorb(&mut cx, smaller);
             for finished in &mut rows {
