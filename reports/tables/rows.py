@@ -21,6 +21,7 @@ from ...analyzer.tables import (
     DIRECTIONS,
     LAYERS,
     METHOD_UNKNOWN,
+    NO_METHOD,
     NOT_SEEN,
     PROTOCOLS,
     TOUCHES_GAP,
@@ -57,6 +58,8 @@ def _number(values: Sequence[int | None]) -> Numbers:
 
 def _look_up(numbers: npt.NDArray[Any], texts: Sequence[str]) -> Texts:
     """Replace numbers by percent-encoded texts, of which only those that occur are decoded."""
+    if not texts:
+        return Texts(numbers, ())
     used, codes = np.unique(numbers, return_inverse=True)
     some = [unquote(texts[number]) if number < len(texts) else None for number in used.tolist()]
     return Texts(codes.astype(np.uint32), some)
@@ -157,9 +160,10 @@ def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CA
 def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> Frame:
     """Build the table of `grpcdiag rpcs` from some of its rows."""
     table = some.rpcs
-    places, codes = np.unique(table.method, return_inverse=True)
-    codes = codes.astype(np.uint32)
-    named = [some.names[number] for number in places.tolist()]
+    following = table.method + np.uint32(1)  # 0 for NO_METHOD; few methods need no sorting
+    used = np.flatnonzero(np.bincount(following))
+    codes = np.searchsorted(used, following).astype(np.uint32)
+    named = [some.names[number - 1 if number else NO_METHOD] for number in used.tolist()]
     before = (table.flags & BEGUN_BEFORE) != 0
     return Frame(
         {

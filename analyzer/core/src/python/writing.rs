@@ -15,6 +15,8 @@ use crate::rows::{Cells, Column, Values, count_rows};
 #[pyclass(module = "grpcdiag.analyzer._core")]
 pub(super) struct RowWriter {
     inner: Mutex<Format>,
+    /// Memory for text, kept from piece to piece.
+    spare: Mutex<Vec<u8>>,
 }
 
 enum Format {
@@ -57,7 +59,7 @@ impl RowWriter {
             "parquet" => Format::Parquet(Box::new(Writer::new(metadata, fields))),
             _ => return Err(PyValueError::new_err(format!("rows cannot be written as {format:?}"))),
         };
-        Ok(Self { inner: Mutex::new(format) })
+        Ok(Self { inner: Mutex::new(format), spare: Mutex::default() })
     }
 
     /// Takes rows, and gives the bytes that are complete. Raises ValueError for columns that do not fit.
@@ -66,7 +68,8 @@ impl RowWriter {
         let rows = count_rows(&columns).ok_or_else(|| PyValueError::new_err("columns differ in length"))?;
         let bytes = py.detach(|| match &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner) {
             Format::Text { style, has_header } => {
-                let mut out = Vec::new();
+                let mut out = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
+                out.clear();
                 if std::mem::take(has_header) {
                     text::write_header(&columns, &mut out);
                 }
@@ -75,7 +78,10 @@ impl RowWriter {
             }
             Format::Parquet(writer) => writer.write(&columns).map_err(|error| error.to_string()),
         });
-        Ok(PyBytes::new(py, &bytes.map_err(PyValueError::new_err)?))
+        let bytes = bytes.map_err(PyValueError::new_err)?;
+        let given = PyBytes::new(py, &bytes);
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
+        Ok(given)
     }
 
     /// Gives the bytes that come last.

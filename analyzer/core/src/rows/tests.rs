@@ -51,6 +51,15 @@ fn json_has_the_same_rows_with_structures_as_objects() {
 }
 
 #[test]
+fn integers_have_all_of_their_digits() {
+    let mut numbers = vec![0, 9, 10, 99, 100, 101, u64::MAX];
+    numbers.extend((1..20).flat_map(|power| [10_u64.pow(power) - 1, 10_u64.pow(power), 7 * 10_u64.pow(power - 1)]));
+    let columns = [Column { name: "n", values: Values::Plain(Cells::U64(&numbers), None) }];
+    let lines: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    assert_eq!(write_all(&columns, Style::Csv), format!("n\n{}\n", lines.join("\n")));
+}
+
+#[test]
 fn parquet_holds_types_nulls_and_metadata_of_all_pieces() {
     let (kinds, names) = (texts(&[Some("DATA"), Some("PING")]), texts(&[Some("client")]));
     let piece = |numbers: &'static [u32]| {

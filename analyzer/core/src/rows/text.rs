@@ -108,7 +108,7 @@ impl<'a> Field<'a> {
 
     #[inline]
     fn write(&self, row: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.before);
+        write_short(&self.before, out);
         let is_written = match &self.content {
             Content::Plain(cells, null) => write_plain(cells, *null, row, out),
             Content::Texts(cells, texts) => {
@@ -119,7 +119,7 @@ impl<'a> Field<'a> {
             Content::Parts { cells, before, end } => {
                 let first = row * before.len();
                 for (cell, before) in cells.get(first..first + before.len()).unwrap_or_default().iter().zip(before) {
-                    out.extend_from_slice(before);
+                    write_short(before, out);
                     write_integer(*cell, out);
                 }
                 out.extend_from_slice(end);
@@ -158,9 +158,56 @@ fn write_plain(cells: &Cells<'_>, null: Option<i64>, row: usize, out: &mut Vec<u
     true
 }
 
+/// Writes what is a comma as a rule, for which copying would cost a call.
 #[inline]
-fn write_integer(cell: impl itoa::Integer, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(cell).as_bytes());
+fn write_short(text: &[u8], out: &mut Vec<u8>) {
+    match text {
+        &[octet] => out.push(octet),
+        _ => out.extend_from_slice(text),
+    }
+}
+
+/// Writes an integer; most have one digit.
+#[inline]
+fn write_integer(cell: impl itoa::Integer + TryInto<u64> + Copy, out: &mut Vec<u8>) {
+    match cell.try_into() {
+        Ok(digit @ 0..=9) => out.push(b'0' + digit as u8),
+        Ok(number) => write_digits(number, out),
+        Err(_) => out.extend_from_slice(itoa::Buffer::new().format(cell).as_bytes()),
+    }
+}
+
+/// Digits of the numbers below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
+
+/// Most digits of an integer.
+const MOST_DIGITS: usize = 20;
+
+/// Writes digits behind one another at once: a copy of constant length needs no call.
+#[inline]
+fn write_digits(number: u64, out: &mut Vec<u8>) {
+    let digits = number.checked_ilog10().map_or(1, |power| power as usize + 1);
+    let mut text = [0; MOST_DIGITS];
+    let (mut rest, mut at) = (number, digits);
+    while at >= 2 {
+        at -= 2;
+        text[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    if at == 1 {
+        text[0] = b'0' + rest as u8;
+    }
+    let end = out.len() + digits;
+    out.extend_from_slice(&text);
+    out.truncate(end);
 }
 
 /// Writes an identifier unless it is null.
