@@ -178,6 +178,11 @@ pub const LISTENING_ENDS: usize = 65_536;
 /// Connections followed at once by one thread, some 16 kB each; as many as a busy server has. Beyond, those idle longest
 /// are put away as if they were over.
 pub const OPEN_CONNECTIONS: usize = 32_768;
+/// Open connections of one thread that are not packed, however long they have been silent.
+pub const AWAKE_CONNECTIONS: usize = 1_024;
+/// Packets of the capture after which a connection without any is packed, to some 2 kB. Connections that take turns are not
+/// packed.
+pub const SILENT_PACKETS: u32 = 1 << 16;
 /// Connections of which the one idle longest is put away; one that carried nothing goes first.
 pub const OPEN_CONNECTIONS_TRIED: usize = 32;
 
@@ -330,7 +335,7 @@ pub const METHOD_HISTOGRAMS: usize = 512;
 pub const INTERNED_BYTES: usize = 1_024;
 /// Bytes of all strings of one kind; beyond, new ones share one name.
 pub const INTERNED_TOTAL: usize = 4 << 20;
-/// Rows that a table keeps beyond its bound until the run is over: segments of many connections are put by, some 70,000
+/// Rows that a table keeps beyond its bound until the run is over: segments of many connections are put by, some 120,000
 /// at a time, and read connection by connection, so that which rows are the first ones shows only then.
 pub const ROWS_AHEAD: usize = 131_072;
 /// Rows of the problems table; further problems are counted only.

@@ -21,7 +21,7 @@ use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
-use crate::store::context::{Context, Options};
+use crate::store::context::{Context, Options, Packing};
 use crate::store::only::{Only, Range};
 use crate::store::spill::Spill;
 use crate::store::tables::Column;
@@ -172,6 +172,7 @@ impl Run {
             as_scrubbed,
             ports,
             resumes,
+            packing: Packing::default(),
             threads,
             spill: spilled,
         };

@@ -61,6 +61,86 @@ pub fn below<'de, const END: usize, D: Deserializer<'de>>(from: D) -> Result<usi
     if number < END { Ok(number) } else { Err(D::Error::custom("no such place")) }
 }
 
+/// What is saved as its difference to the one before it, which takes fewer octets.
+pub trait Steps: Copy + Default {
+    /// The step from `before` to this.
+    fn step_from(self, before: Self) -> Self;
+    /// What lies this step behind `before`.
+    fn step_to(self, before: Self) -> Self;
+}
+
+impl Steps for i64 {
+    fn step_from(self, before: Self) -> Self {
+        self.wrapping_sub(before)
+    }
+
+    fn step_to(self, before: Self) -> Self {
+        before.wrapping_add(self)
+    }
+}
+
+impl Steps for u32 {
+    fn step_from(self, before: Self) -> Self {
+        self.wrapping_sub(before)
+    }
+
+    fn step_to(self, before: Self) -> Self {
+        before.wrapping_add(self)
+    }
+}
+
+/// Rings of what grows little by little.
+pub mod steps {
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::{Serialize, SerializeTuple, Serializer};
+
+    use super::Steps;
+
+    /// Writes the steps from cell to cell.
+    pub fn serialize<S: Serializer, T: Steps + Serialize, const N: usize>(
+        cells: &[T; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut steps = to.serialize_tuple(N)?;
+        let mut before = T::default();
+        for &cell in cells {
+            steps.serialize_element(&cell.step_from(before))?;
+            before = cell;
+        }
+        steps.end()
+    }
+
+    /// Reads the cells.
+    pub fn deserialize<'de, D: Deserializer<'de>, T: Steps + Deserialize<'de>, const N: usize>(
+        from: D,
+    ) -> Result<[T; N], D::Error> {
+        from.deserialize_tuple(N, Cells(PhantomData))
+    }
+
+    struct Cells<T, const N: usize>(PhantomData<T>);
+
+    impl<'de, T: Steps + Deserialize<'de>, const N: usize> Visitor<'de> for Cells<T, N> {
+        type Value = [T; N];
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{N} steps")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut steps: A) -> Result<[T; N], A::Error> {
+            let (mut cells, mut before) = ([T::default(); N], T::default());
+            for cell in &mut cells {
+                let step: T = steps.next_element()?.ok_or_else(|| A::Error::custom("too few steps"))?;
+                before = step.step_to(before);
+                *cell = before;
+            }
+            Ok(cells)
+        }
+    }
+}
+
 /// `Arc<[T; N]>`: serde knows arrays of up to 32 cells alone.
 pub mod shared {
     use std::sync::Arc;

@@ -20,6 +20,7 @@ use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
+use crate::store::strings::Strings;
 use crate::store::tables::{ConnectionRow, DirectionRow, SetupRow, TurnRow};
 use crate::tcp::connection::Connection as Tcp;
 
@@ -92,6 +93,17 @@ impl Connection {
     pub fn prepare_saving(&mut self) -> bool {
         self.content.http2.sides.iter_mut().for_each(|side| side.forget_values());
         self.content.tls.is_none()
+    }
+
+    /// Whether it comes back from what is saved of it as it is: not with keys of TLS.
+    pub fn can_be_packed(&self) -> bool {
+        !self.is_empty() && self.content.tls.is_none()
+    }
+
+    /// Shares with other connections what it came back from what was saved with.
+    pub fn share_again(&mut self, shared: &mut Shared, strings: &mut Strings) {
+        let like = shared.hpack(strings);
+        self.content.http2.sides.iter_mut().for_each(|side| side.share_static_table(like));
     }
 
     /// Whether it has carried no payload.

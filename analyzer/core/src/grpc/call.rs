@@ -240,10 +240,14 @@ impl Call {
             self.charge(until, Cause::CaptureGap);
             self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
         }
-        self.charge_turn(side, is_client, at, transport);
+        if (self.last_packet, self.last_time, usize::from(self.last_side)) == (at.packet, at.ready_time, side) {
+            self.position = transport.queues[side].position; // no time has passed since the bytes before
+        } else {
+            self.charge_turn(side, is_client, at, transport);
+        }
     }
 
-    #[inline]
+    #[inline(never)]
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
         let since = if self.touches_gap { self.since } else { self.last_time };

@@ -1,7 +1,5 @@
 //! Reads the messages in DATA, and charges the time for which they waited.
 
-use crate::at::At;
-use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::Side;
 use crate::http2::connection::watch::Watch;
 use crate::limits;
@@ -10,12 +8,14 @@ use crate::store::context::Context;
 use crate::store::tables::{Layer, WaitRow};
 use crate::tcp::send_queue::BlockedInterval;
 
-use super::call::Call;
-use super::message::Event;
+use super::act::Act;
+use super::call::{Call, CallDirection};
+use super::message::{Event, Message};
 use super::protocol::Kind;
-use super::rows::{Sender, charge_act, count_message, note_idle, push_delay, touch_gap};
-use super::state::{Grpc, Http2};
+use super::rows::touch_gap;
+use super::state::{Grpc, Http2, Parser};
 use super::tail::begins_end;
+use super::turns::Turns;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
 const HEAD_OF_LINE: i64 = 1_000_000;
@@ -23,182 +23,232 @@ const HEAD_OF_LINE: i64 = 1_000_000;
 /// DATA this long after HEADERS is late: 1 ms, as the shortest wait.
 const LATE_DATA: i64 = 1_000_000;
 
-/// DATA of a stream, without padding.
-#[inline]
-pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    slot: u32,
-    data: &[u8],
-    at: At,
-    reading: &mut Reading<'_>,
-    watch: &mut W,
-) {
-    let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
-    let gaps = h2.sides[side].gaps;
-    let Some(call) = h2.streams.state_mut(slot) else { return };
-    let behind = std::mem::replace(&mut h2.sides[side].data_slot, slot) != slot
-        && call.is_inside(side)
-        && call.directions[side].gaps == gaps
-        && !reading.transport.queues[side].late;
-    if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
-        went_behind(call, from, at, reading.cx);
-    }
-    charge_act(call, from, at, reading.transport, h2.application.gap_time, reading.cx);
-    if !call.has_messages_alone && !reads_messages(call, from) {
-        if call.kind.is_rpc() {
-            call.tail_cut |= h2.sides[side].gap_touches(call.directions[side].gaps, call.first.packet);
-            watch.stream_end(call, data);
-            keep_tail(h2, slot, data, at, reading.cx);
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// DATA of a stream, without padding.
+    #[inline]
+    pub(super) fn take_data(&mut self, slot: u32, data: &[u8]) {
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let sender = &mut self.h2.sides[act.side];
+        let Some(call) = self.h2.streams.state_mut(slot) else { return };
+        let behind = std::mem::replace(&mut sender.data_slot, slot) != slot
+            && call.is_inside(act.side)
+            && call.directions[act.side].gaps == sender.gaps
+            && !act.transport.queues[act.side].late;
+        if behind && act.at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
+            act.push_behind(call, self.cx);
         }
-        return;
-    }
-    let sender = &mut h2.sides[side];
-    let gap = sender.gap_touches(call.directions[side].gaps, call.first.packet);
-    let direction = &mut call.directions[side];
-    if direction.gaps != gaps {
+        act.charge(call, self.cx);
+        let gap = sender.gap_touches(call.directions[act.side].gaps, call.first.packet);
+        if !call.has_messages_alone && !reads_messages(call, act.is_client) {
+            if call.kind.is_rpc() {
+                call.tail_cut |= gap;
+                self.watch.stream_end(call, data);
+                self.keep_tail(slot, data);
+            }
+            return;
+        }
+        let direction = &mut call.directions[act.side];
+        if direction.gaps != sender.gaps {
+            if gap {
+                direction.reader.lose();
+            }
+            direction.gaps = sender.gaps;
+        }
+        if direction.reader.is_lost() && call.kind != Kind::ConnectUnary {
+            direction.reader.resume(data, sender.frame_from(data.len()));
+        }
+        self.watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
+        let foreign = act.read_messages(call, sender, &mut self.h2.application.turns, data, self.cx);
+        if call.begun_before {
+            call.answers_before(act.client());
+        }
+        act.update_turns(call, &mut self.h2.application.turns);
+        act.note_idle(call, &mut self.h2.application.turns, self.cx);
         if gap {
-            direction.reader.lose();
+            touch_gap(call, self.cx);
         }
-        direction.gaps = gaps;
+        if let Some(octets) = foreign
+            && !self.may_stand(slot, octets)
+        {
+            self.problem(Layer::Grpc, "DATA is not length-prefixed messages");
+        }
     }
-    if direction.reader.is_lost() && call.kind != Kind::ConnectUnary {
-        direction.reader.resume(data, sender.frame_from(data.len()));
+
+    /// Keeps octets that may end an RPC: pages do not.
+    #[cold]
+    fn keep_tail(&mut self, slot: u32, octets: &[u8]) {
+        let Some(call) = self.h2.streams.state_mut(slot) else { return };
+        let may_end = call.in_tail || call.kind == Kind::ConnectUnary;
+        if may_end && !self.h2.application.tails.add(call.id, octets, &mut self.cx.tail_bytes) {
+            self.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read");
+        }
     }
-    watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
-    let foreign = read_messages(call, sender, &mut h2.application, from, data, at, reading.cx);
-    if call.begun_before {
-        call.answers_before(h2.client);
+
+    /// Whether octets that are no message may stand in a response: as the RPC's end in the body, which is kept.
+    #[cold]
+    fn may_stand(&mut self, slot: u32, octets: &[u8]) -> bool {
+        let Some(call) = self.h2.streams.state_mut(slot) else { return false };
+        let begins = self.side != self.h2.client && begins_end(call.kind, octets);
+        call.in_tail |= begins;
+        if begins {
+            self.keep_tail(slot, octets);
+        }
+        begins
     }
-    h2.application.turns.update(call, h2.client, from.is_client, at, reading.transport.near_rtt[h2.client]);
-    note_idle(from.connection, call, &mut h2.application.turns, at, reading.cx);
-    if gap {
-        touch_gap(slot, &mut h2.streams, reading.cx);
+
+    /// Ends the message of a direction whose body is one message without a prefix.
+    #[cold]
+    pub(super) fn end_unframed(&mut self, slot: u32) {
+        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let Some(call) = self.h2.streams.state_mut(slot) else { return };
+        let refused = !act.is_client && call.is_refused();
+        if !call.finished && !refused {
+            let (sender, turns) = (&mut self.h2.sides[act.side], &mut self.h2.application.turns);
+            act.read_messages(call, sender, turns, &[], self.cx);
+        }
     }
-    if let Some(octets) = foreign
-        && !may_stand(h2, slot, from, octets, at, reading.cx)
-    {
-        h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
+
+    /// `length` bytes of a stream's DATA are not in the capture.
+    pub(super) fn take_gap(&mut self, slot: u32, length: u32) {
+        let (side, sender) = (self.side, &mut self.h2.sides[self.side]);
+        let Some(call) = self.h2.streams.state_mut(slot) else { return };
+        call.charge(self.at.time, Cause::CaptureGap);
+        call.tail_cut |= side != self.h2.client && (call.in_tail || call.is_refused());
+        let direction = &mut call.directions[side];
+        let was_inside = direction.reader.is_inside() && direction.gaps == sender.gaps;
+        if direction.reader.lacks(length) {
+            self.take_cut_tail(slot, length);
+        } else {
+            direction.reader.skip(length);
+            if was_inside && !direction.reader.is_inside() {
+                sender.unfinished_messages = sender.unfinished_messages.saturating_sub(1);
+            }
+        }
+        if let Some(call) = self.h2.streams.state_mut(slot) {
+            touch_gap(call, self.cx);
+        }
+    }
+
+    /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
+    fn take_cut_tail(&mut self, slot: u32, length: u32) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let Self { side, at, transport, .. } = *self;
+        let mut parser = Parser { h2: self.h2, side, at, cx: self.cx, transport, watch: &mut () };
+        let mut left = length as usize;
+        while left > 0 {
+            let piece = left.min(ZEROS.len());
+            parser.take_data(slot, ZEROS.get(..piece).unwrap_or_default());
+            left -= piece;
+        }
     }
 }
 
 /// Whether DATA is messages, and not a page or the RPC's end.
 #[cold]
-fn reads_messages(call: &Call, from: Sender) -> bool {
-    call.kind.is_rpc() && (from.is_client || !(call.in_tail || call.is_refused()))
+fn reads_messages(call: &Call, is_client: bool) -> bool {
+    call.kind.is_rpc() && (is_client || !(call.in_tail || call.is_refused()))
 }
 
-/// Keeps octets that may end an RPC: pages do not.
-#[cold]
-fn keep_tail(h2: &mut Http2, slot: u32, octets: &[u8], at: At, cx: &mut Context) {
-    let Some(call) = h2.streams.state_mut(slot) else { return };
-    let may_end = call.in_tail || call.kind == Kind::ConnectUnary;
-    if may_end && !h2.application.tails.add(call.id, octets, &mut cx.tail_bytes) {
-        h2.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read", at, cx);
-    }
-}
-
-/// Whether octets that are no message may stand in a response: as the RPC's end in the body, which is kept.
-#[cold]
-fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8], at: At, cx: &mut Context) -> bool {
-    let Some(call) = h2.streams.state_mut(slot) else { return false };
-    let begins = !from.is_client && begins_end(call.kind, octets);
-    call.in_tail |= begins;
-    if begins {
-        keep_tail(h2, slot, octets, at, cx);
-    }
-    begins
-}
-
-/// Ends the message of a direction whose body is one message without a prefix.
-#[cold]
-pub(super) fn end_unframed(h2: &mut Http2, side: usize, slot: u32, at: At, reading: &mut Reading<'_>) {
-    let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
-    let Some(call) = h2.streams.state_mut(slot) else { return };
-    let refused = !from.is_client && call.is_refused();
-    if !call.finished && !refused {
-        read_messages(call, &mut h2.sides[side], &mut h2.application, from, &[], at, reading.cx);
-    }
-}
-
-/// Reads the messages in DATA; gives the octets from where it is something else. Of a body that is one message none are
-/// its end.
-#[inline(always)]
-fn read_messages<'a>(
-    call: &mut Call,
-    sender: &mut Side<Grpc>,
-    grpc: &mut Grpc,
-    from: Sender,
-    data: &'a [u8],
-    at: At,
-    cx: &mut Context,
-) -> Option<&'a [u8]> {
-    let unframed = call.kind == Kind::ConnectUnary;
-    let (id, method, turns, gap_time) = (call.id, call.method, &mut grpc.turns, grpc.gap_time);
-    let (direction, turn_since) = (&mut call.directions[from.side], &mut call.turn_since);
-    let (unfinished, habits) = (&mut sender.unfinished_messages, &mut sender.habits);
-    let mut foreign = None;
-    let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
-    let mut on_event = |event: Event<'_>| match event {
-        Event::Begin => {
-            *unfinished += 1;
-            turns.message_begins(from.is_client, at.time);
-            if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
-                push_delay([from.connection, id, method], from.direction(), headers, at, cx);
-            }
-            headers.0 = -1;
-            if !from.is_client && *turn_since > gap_time {
-                let turnaround = at.time.saturating_sub(*turn_since).max(0);
-                cx.method(method).add_turnaround(turnaround as u64);
-                *turn_since = -1;
-            }
+impl Act<'_> {
+    /// Reads the messages in DATA; gives the octets from where it is something else. Of a body that is one message none are
+    /// its end.
+    #[inline(always)]
+    fn read_messages<'b>(
+        &self,
+        call: &mut Call,
+        sender: &mut Side<Grpc>,
+        turns: &mut Turns,
+        data: &'b [u8],
+        cx: &mut Context,
+    ) -> Option<&'b [u8]> {
+        let direction = &mut call.directions[self.side];
+        let headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
+        let framed = call.kind != Kind::ConnectUnary;
+        if framed && let Some(message) = direction.reader.take_whole(data, self.at) {
+            self.begin_message(call, headers, turns, cx);
+            self.end_message(call, sender, &message, cx);
+            return None;
         }
-        Event::End(message) => {
-            *unfinished = unfinished.saturating_sub(1);
-            if from.is_client {
-                *turn_since = at.ready_time;
-            }
-            habits.message(message.length, at);
-            count_message([from.connection, id], from.direction(), method, &message, at, cx);
-        }
-        Event::NotGrpc(left) => foreign = Some(left),
-    };
-    match data {
-        _ if !unframed => direction.reader.feed(data, at, &mut on_event),
-        [] => direction.reader.end_unframed(at, &mut on_event),
-        _ => direction.reader.feed_unframed(data, at, &mut on_event),
+        self.read_parts(call, sender, turns, data, cx)
     }
-    foreign.and_then(|left| data.get(data.len().saturating_sub(left)..))
-}
 
-/// `length` bytes of a stream's DATA are not in the capture.
-pub(super) fn stream_gap(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
-    let gaps = h2.sides[side].gaps;
-    let Some(call) = h2.streams.state_mut(slot) else { return };
-    call.charge(at.time, Cause::CaptureGap);
-    call.tail_cut |= side != h2.client && (call.in_tail || call.is_refused());
-    let direction = &mut call.directions[side];
-    let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
-    if direction.reader.lacks(length) {
-        stream_cut_tail(h2, side, slot, length, at, reading);
-    } else {
-        direction.reader.skip(length);
-        if was_inside && !direction.reader.is_inside() {
-            let unfinished = &mut h2.sides[side].unfinished_messages;
-            *unfinished = unfinished.saturating_sub(1);
+    /// The same for DATA that is not one whole message.
+    #[inline(never)]
+    fn read_parts<'b>(
+        &self,
+        call: &mut Call,
+        sender: &mut Side<Grpc>,
+        turns: &mut Turns,
+        data: &'b [u8],
+        cx: &mut Context,
+    ) -> Option<&'b [u8]> {
+        let framed = call.kind != Kind::ConnectUnary;
+        let CallDirection { mut reader, headers, .. } = call.directions[self.side];
+        let mut headers = if reader.messages == 0 { headers } else { (-1, 0) };
+        let mut foreign = None;
+        let mut on_event = |event: Event<'_>| match event {
+            Event::Begin => {
+                sender.unfinished_messages += 1;
+                self.begin_message(call, std::mem::replace(&mut headers, (-1, 0)), turns, cx);
+            }
+            Event::End(message) => {
+                sender.unfinished_messages = sender.unfinished_messages.saturating_sub(1);
+                self.end_message(call, sender, &message, cx);
+            }
+            Event::NotGrpc(left) => foreign = Some(left),
+        };
+        match data {
+            _ if framed => reader.feed(data, *self.at, &mut on_event),
+            [] => reader.end_unframed(*self.at, &mut on_event),
+            _ => reader.feed_unframed(data, *self.at, &mut on_event),
+        }
+        call.directions[self.side].reader = reader;
+        foreign.and_then(|left| data.get(data.len().saturating_sub(left)..))
+    }
+
+    /// A message begins, the first of its direction if its `headers` are given.
+    #[inline(always)]
+    fn begin_message(&self, call: &mut Call, headers: (i64, u32), turns: &mut Turns, cx: &mut Context) {
+        let now = self.at.time;
+        turns.message_begins(self.is_client, now);
+        if headers.0 > self.gap_time && now.saturating_sub(headers.0) >= LATE_DATA {
+            self.push_delay(call, headers, cx);
+        }
+        if !self.is_client && call.turn_since > self.gap_time {
+            let turnaround = now.saturating_sub(call.turn_since).max(0);
+            cx.method(call.method).add_turnaround(turnaround as u64);
+            call.turn_since = -1;
         }
     }
-    touch_gap(slot, &mut h2.streams, reading.cx);
-}
 
-/// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
-fn stream_cut_tail(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
-    const ZEROS: [u8; 4096] = [0; 4096];
-    let mut left = length as usize;
-    while left > 0 {
-        let piece = left.min(ZEROS.len());
-        stream_data(h2, side, slot, ZEROS.get(..piece).unwrap_or_default(), at, reading, &mut ());
-        left -= piece;
+    #[inline(always)]
+    fn end_message(&self, call: &mut Call, sender: &mut Side<Grpc>, message: &Message<'_>, cx: &mut Context) {
+        if self.is_client {
+            call.turn_since = self.at.ready_time;
+        }
+        sender.habits.message(message.length, *self.at);
+        self.count_message(call, message, cx);
+    }
+
+    /// Inside its message a stream's bytes come after those of other streams: they went first.
+    #[cold]
+    fn push_behind(&self, call: &mut Call, cx: &mut Context) {
+        cx.waits.push(WaitRow {
+            connection: self.connection,
+            direction: self.direction(),
+            stream: call.id,
+            start_time_ns: call.since,
+            duration_ns: self.at.time.saturating_sub(call.since),
+            cause: Cause::HeadOfLine as u8,
+            owed_bytes: u64::from(call.directions[self.side].reader.owed()),
+            stopped_at_packet: call.last_packet,
+            stopped_time_ns: call.last_time,
+            resumed_at_packet: self.at.packet,
+            streams: 1,
+            method: call.method,
+            ..WaitRow::NOTHING_KNOWN
+        });
+        call.charge(self.at.time, Cause::HeadOfLine);
     }
 }
 
@@ -223,25 +273,4 @@ pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> (u32,
         apart += u32::from(used_up);
     }
     (streams, apart)
-}
-
-/// Inside its message a stream's bytes come after those of other streams: they went first.
-#[cold]
-fn went_behind(call: &mut Call, from: Sender, at: At, cx: &mut Context) {
-    cx.waits.push(WaitRow {
-        connection: from.connection,
-        direction: from.direction(),
-        stream: call.id,
-        start_time_ns: call.since,
-        duration_ns: at.time.saturating_sub(call.since),
-        cause: Cause::HeadOfLine as u8,
-        owed_bytes: u64::from(call.directions[from.side].reader.owed()),
-        stopped_at_packet: call.last_packet,
-        stopped_time_ns: call.last_time,
-        resumed_at_packet: at.packet,
-        streams: 1,
-        method: call.method,
-        ..WaitRow::NOTHING_KNOWN
-    });
-    call.charge(at.time, Cause::HeadOfLine);
 }

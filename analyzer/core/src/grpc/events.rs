@@ -4,7 +4,6 @@ use crate::at::At;
 use crate::http2::connection::application::Application;
 use crate::http2::connection::detect::Http1Head;
 use crate::http2::connection::events::{Events, FieldOf, HeaderBlock};
-use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameHeader;
@@ -14,8 +13,8 @@ use crate::store::strings::Strings;
 use super::call::Call;
 use super::headers::{Block, Summary};
 use super::protocol::Content;
-use super::state::{Grpc, Http2};
-use super::{data, late, rpc, rpc_end};
+use super::rpc_end::doubt_open_rpcs;
+use super::state::{Grpc, Http2, Parser};
 
 impl Application for Grpc {
     type Fields = Strings;
@@ -74,63 +73,51 @@ impl Events for Grpc {
         if !whole {
             summary.unknown += 1;
         } else if summary.unknown > 0 && summary.request && summary.method.is_none() {
-            late::label_method(h2, &mut summary, &origin, cx);
+            h2.application.late.label_method(h2.connection, &mut summary, &origin, cx);
         }
         summary
     }
 
     #[inline]
-    fn headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_>) {
-        rpc::header_block(h2, block, reading);
+    fn headers<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, block: &HeaderBlock<'_, Summary>) {
+        parser.take_header_block(block);
     }
 
     #[inline]
-    fn data<W: Watch<Self> + ?Sized>(
-        h2: &mut Http2,
-        side: usize,
-        slot: u32,
-        data: &[u8],
-        at: At,
-        reading: &mut Reading<'_>,
-        watch: &mut W,
-    ) {
-        data::stream_data(h2, side, slot, data, at, reading, watch);
+    fn data<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, slot: u32, data: &[u8]) {
+        parser.take_data(slot, data);
     }
 
     #[inline]
-    fn late_data<W: Watch<Self> + ?Sized>(
-        h2: &mut Http2,
-        side: usize,
-        header: FrameHeader,
-        octets: &[u8],
-        reading: &mut Reading<'_>,
-        watch: &mut W,
-    ) -> u32 {
-        late::late_data(h2, side, header, octets, reading, watch)
+    fn late_data<W>(parser: &mut Parser<'_, W>, header: FrameHeader, octets: &[u8]) -> u32
+    where
+        W: Watch<Self> + ?Sized,
+    {
+        parser.take_late_data(header, octets)
     }
 
-    fn data_lacks(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
-        data::stream_gap(h2, side, slot, length, at, reading);
+    fn data_lacks<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, slot: u32, length: u32) {
+        parser.take_gap(slot, length);
     }
 
     #[inline]
-    fn end_stream(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
-        rpc_end::end_direction(h2, side, id, slot, at, reading);
+    fn end_stream<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, id: u32, slot: u32) {
+        parser.end_direction(id, slot);
     }
 
-    fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>) {
-        rpc_end::reset(h2, side, id, code, at, reading);
+    fn reset<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, id: u32, code: u32) {
+        parser.reset_stream(id, code);
     }
 
-    fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
-        rpc::upgraded(h2, client, head, first, at, reading);
+    fn upgraded<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, W>, head: &Http1Head, first: At) {
+        parser.open_upgraded(head, first);
     }
 
     fn doubt(h2: &mut Http2, until: At) {
-        rpc_end::doubt_open_rpcs(h2, until);
+        doubt_open_rpcs(h2, until);
     }
 
-    fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
-        rpc_end::end_open_stream(h2, id, end, at, reading);
+    fn end_open_stream(parser: &mut Parser<'_, ()>, id: u32, end: End) {
+        parser.end_open_stream(id, end);
     }
 }

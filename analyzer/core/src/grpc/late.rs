@@ -2,7 +2,6 @@
 //! are gRPC.
 
 use crate::at::At;
-use crate::http2::connection::reading::Reading;
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::{FrameHeader, flag};
@@ -10,99 +9,96 @@ use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
 
+use super::act::Act;
 use super::headers::{Origin, Summary};
-use super::probe::Probe;
+use super::probe::{Before, Probe};
 use super::protocol::Kind;
 use super::rows::begin_rpc;
-use super::state::{Grpc, Http2};
+use super::state::{Grpc, Parser};
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
 /// is known, has one of the server's.
 const PROOFS: [u8; 2] = [1, 2];
 
-/// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.
-#[cold]
-pub(super) fn resume_stream(h2: &mut Http2, side: usize, id: u32, first: At, reading: &mut Reading<'_>) -> u32 {
-    let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
-    let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
-        h2.problem(Layer::Http2, "too many open streams: further ones are not followed", first, reading.cx);
-        return NONE;
-    };
-    call.begin(id, Kind::Grpc, first, gaps);
-    call.begun_before = true;
-    call.is_guessed = true;
-    call.last_side = side as u8;
-    call.method = NO_METHOD;
-    call.timeout_ns = -1;
-    begin_rpc(&mut h2.application, h2.connection, call, false, reading.cx);
-    h2.application.turns.update(call, h2.client, side == h2.client, first, reading.transport.near_rtt[h2.client]);
-    h2.raise_highest_stream(id);
-    reading.cx.totals.begun_before += 1;
-    h2.streams.slot(id).unwrap_or(NONE)
-}
-
-/// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
-/// that it is gRPC: it is an RPC that began before the capture.
-#[cold]
-pub(super) fn late_data<W: Watch<Grpc> + ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    header: FrameHeader,
-    octets: &[u8],
-    reading: &mut Reading<'_>,
-    watch: &mut W,
-) -> u32 {
-    let id = header.stream;
-    if !h2.opened_before(id) || header.has(flag::PADDED) || h2.sides[h2.client].is_searching() {
-        return NONE;
-    }
-    let at = h2.sides[side].frame_first();
-    let full =
-        h2.application.late.streams.len() >= limits::LATE_STREAMS && !h2.application.late.streams.contains_key(&id);
-    if full {
-        h2.problem(Layer::Http2, "too many streams from before the capture: not all are followed", at, reading.cx);
-        return NONE;
-    }
-    let needed = PROOFS[usize::from(side != h2.client)];
-    let probe = h2.application.late.streams.entry(id).or_default();
-    if probe.settled {
-        return NONE;
-    }
-    let is_between = probe.to_end[side] == 0;
-    if !probe.data(side, octets, header.length(), needed) {
-        if is_between {
-            watch.beginnings(octets, header);
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
+    /// that it is gRPC: it is an RPC that began before the capture.
+    #[cold]
+    pub(super) fn take_late_data(&mut self, header: FrameHeader, octets: &[u8]) -> u32 {
+        let (h2, side, id) = (&mut *self.h2, self.side, header.stream);
+        if !h2.opened_before(id) || header.has(flag::PADDED) || h2.sides[h2.client].is_searching() {
+            return NONE;
         }
-        return NONE;
-    }
-    probe.settled = true;
-    resume_stream(h2, side, id, at, reading)
-}
-
-/// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
-/// one have the same method.
-#[cold]
-pub(super) fn label_method(h2: &mut Http2, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
-    let Some(entries) = origin.path_entries() else { return };
-    let labels = &mut h2.application.late.labels;
-    let known = labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
-    let number = known.or_else(|| {
-        let nth = u32::try_from(labels.len()).ok()?;
-        let number =
-            (labels.len() < limits::METHOD_LABELS).then(|| cx.strings.unnamed_method(h2.connection, nth)).flatten()?;
-        labels.push((entries, number));
-        Some(number)
-    });
-    summary.method = number;
-    summary.unnamed = number.is_some();
-}
-
-/// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.
-#[cold]
-pub(super) fn settle_late_stream(h2: &mut Http2, id: u32) {
-    if let Some(probe) = h2.application.late.streams.get_mut(&id) {
+        let at = h2.sides[side].frame_first();
+        let streams = &mut h2.application.late.streams;
+        if streams.len() >= limits::LATE_STREAMS && !streams.contains_key(&id) {
+            h2.problem(Layer::Http2, "too many streams from before the capture: not all are followed", at, self.cx);
+            return NONE;
+        }
+        let needed = PROOFS[usize::from(side != h2.client)];
+        let probe = streams.entry(id).or_default();
+        if probe.settled {
+            return NONE;
+        }
+        let is_between = probe.to_end[side] == 0;
+        if !probe.data(side, octets, header.length(), needed) {
+            if is_between {
+                self.watch.beginnings(octets, header);
+            }
+            return NONE;
+        }
         probe.settled = true;
-    } else if h2.application.late.streams.len() < limits::LATE_STREAMS {
-        h2.application.late.streams.insert(id, Probe::settled());
+        self.resume_stream(id, at)
+    }
+
+    /// Follows a stream that was opened before the capture, from a message boundary at `first` on.
+    #[cold]
+    fn resume_stream(&mut self, id: u32, first: At) -> u32 {
+        let act = Act::new(self.h2, self.side, &first, self.transport);
+        let h2 = &mut *self.h2;
+        let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
+        let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
+            h2.problem(Layer::Http2, "too many open streams: further ones are not followed", first, self.cx);
+            return NONE;
+        };
+        call.begin(id, Kind::Grpc, first, gaps);
+        call.begun_before = true;
+        call.is_guessed = true;
+        call.last_side = act.side as u8;
+        call.method = NO_METHOD;
+        call.timeout_ns = -1;
+        begin_rpc(&mut h2.application, h2.connection, call, false, self.cx);
+        act.update_turns(call, &mut h2.application.turns);
+        h2.raise_highest_stream(id);
+        self.cx.totals.begun_before += 1;
+        h2.streams.slot(id).unwrap_or(NONE)
+    }
+}
+
+impl Before {
+    /// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
+    /// one have the same method.
+    #[cold]
+    pub(super) fn label_method(&mut self, connection: u32, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
+        let Some(entries) = origin.path_entries() else { return };
+        let known = self.labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
+        let number = known.or_else(|| {
+            let nth = u32::try_from(self.labels.len()).ok().filter(|_| self.labels.len() < limits::METHOD_LABELS)?;
+            let number = cx.strings.unnamed_method(connection, nth)?;
+            self.labels.push((entries, number));
+            Some(number)
+        });
+        summary.method = number;
+        summary.unnamed = number.is_some();
+    }
+
+    /// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.
+    #[cold]
+    pub(super) fn settle(&mut self, id: u32) {
+        if let Some(probe) = self.streams.get_mut(&id) {
+            probe.settled = true;
+        } else if self.streams.len() < limits::LATE_STREAMS {
+            self.streams.insert(id, Probe::settled());
+        }
     }
 }

@@ -120,9 +120,6 @@ impl Reader {
     /// Takes the next bytes of the direction, all at `at`.
     #[inline(always)]
     pub fn feed(&mut self, mut data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) {
-        if self.prefix_have == 0 && !self.lost && self.whole(data, at, on_event) {
-            return;
-        }
         while !data.is_empty() && !self.lost {
             if self.prefix_have < PREFIX_LEN {
                 data = self.feed_prefix(data, at, on_event);
@@ -160,20 +157,19 @@ impl Reader {
         self.messages = 1;
     }
 
-    /// Takes one whole message and nothing else, as most DATA frames are; false when it is something else.
+    /// Takes one whole message and nothing else, as most DATA frames are; `None` when it is something else, which
+    /// [`feed`](Self::feed) takes.
     #[inline(always)]
-    fn whole(&mut self, data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) -> bool {
-        let Some(([compressed @ 0..=1, a, b, c, d], body)) = data.split_first_chunk::<5>() else { return false };
+    pub fn take_whole<'a>(&mut self, data: &[u8], at: &'a At) -> Option<Message<'a>> {
+        let ([compressed @ 0..=1, a, b, c, d], body) = data.split_first_chunk::<5>()? else { return None };
         let length = u32::from_be_bytes([*a, *b, *c, *d]);
-        if body.len() != length as usize {
-            return false;
+        if body.len() != length as usize || self.prefix_have > 0 || self.lost {
+            return None;
         }
-        on_event(Event::Begin);
+        let message = Message { index: self.messages, length, compressed: *compressed == 1, first: at };
         self.bytes += u64::from(length);
-        let message = Message { index: self.messages, length, compressed: *compressed == 1, first: &at };
-        on_event(Event::End(message));
         self.messages = self.messages.saturating_add(1);
-        true
+        Some(message)
     }
 
     #[inline(always)]
@@ -249,6 +245,10 @@ mod tests {
             let mut seen = Vec::new();
             for (piece, chunk) in bytes.chunks(cut).enumerate() {
                 let at = At::new(piece as u32, piece as i64);
+                if let Some(message) = reader.take_whole(chunk, &at) {
+                    seen.push((message.length, at, at));
+                    continue;
+                }
                 reader.feed(chunk, at, &mut |event| if let Event::End(message) = event {
                     seen.push((message.length, *message.first, at));
                 });

@@ -1,5 +1,6 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
+mod act;
 pub mod call;
 pub mod data;
 mod events;

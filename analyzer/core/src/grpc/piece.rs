@@ -2,7 +2,6 @@
 
 use crate::at::At;
 use crate::http2::connection::application::Application;
-use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::{NONE, Stream};
 use crate::store::piece::{OpenTime, Parts};
@@ -11,8 +10,8 @@ use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::headers::HeaderClass;
-use super::rpc_end::{end_open_call, note_half_closed};
-use super::state::{Grpc, Http2};
+use super::rpc_end::note_half_closed;
+use super::state::{Grpc, Http2, Parser};
 
 /// Reports the open streams of a connection, whose rows move on.
 pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {
@@ -50,7 +49,8 @@ fn report_call(h2: &mut Http2, id: u32, at: At, transport: &Transport, parts: &m
         goes_on.rpc = parts.next.push_open_row(&row);
         call.rpc = parts.open.push_open_row(&row);
     }
-    end_open_call(h2, id, End::CaptureEnds, at, &mut Reading { cx: &mut parts.open, transport });
+    let mut parser = Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.open, transport, watch: &mut () };
+    parser.end_open_call(id, End::CaptureEnds);
     if let Some(stream) = h2.streams.find_mut(id) {
         stream.state = goes_on;
     }

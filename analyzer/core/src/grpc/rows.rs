@@ -1,51 +1,214 @@
 //! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
-use crate::at::At;
-use crate::http2::connection::reading::Reading;
-use crate::http2::connection::streams::{NONE, Streams};
+use crate::at::place;
+use crate::http2::connection::streams::NONE;
+use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::{ActRow, DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
-use crate::tcp::transport::Transport;
+use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
+use super::act::Act;
 use super::call::Call;
 use super::headers::Summary;
 use super::message::Message;
-use super::state::{Grpc, Http2};
+use super::state::{Grpc, Parser};
 use super::status::{self, Ending};
-use super::turns::{PAUSE, Turns};
 
-/// Notes that a stream's first DATA came late after its HEADERS.
-#[cold]
-pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
-    if cx.delays.len() < limits::DELAYS + limits::ROWS_AHEAD {
-        cx.delays.push(DelayRow {
-            connection: place[0],
-            stream: place[1],
-            direction,
-            headers_packet: headers.1,
-            headers_time_ns: headers.0,
-            data_packet: at.packet,
-            duration_ns: at.time.saturating_sub(headers.0),
-            method: place[2],
+/// Writes columns of a row that a table has already.
+macro_rules! set {
+    ($table:expr, $place:ident, $row:ident, $($column:ident),+) => {
+        $(if let Some(cell) = $table.$column.get_mut($place) {
+            *cell = $row.$column;
+        })+
+    };
+}
+
+/// RPCs without a packet for less than this are none that hang: 100 ms.
+pub(super) const OPEN_FOR: i64 = 100_000_000;
+
+/// What ended an RPC that waited in vain.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Closed {
+    /// Nothing: it is open at the capture's end.
+    Not = 0,
+    /// Its client's FIN or RST.
+    WithConnection = 1,
+    /// Its client's RST_STREAM.
+    ByReset = 2,
+}
+
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// Notes an RPC that is open at its connection's or the capture's end, or at its reset, and had no packet of its own
+    /// since `since`. `blocked` is the sender whose window is used up, and that window.
+    #[cold]
+    pub(super) fn push_open(&mut self, id: u32, since: i64, blocked: Option<(usize, Cause)>, closed: Closed) {
+        let (h2, transport) = (&mut *self.h2, self.transport);
+        let client = h2.client;
+        let windows = blocked.map(|(side, _)| (h2.stream_window(side, id), h2.connection_window(side)));
+        let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+        if self.cx.open_rpcs.len() >= limits::OPEN_RPCS + limits::ROWS_AHEAD {
+            return;
+        }
+        // a receiver that gives no credit is waited for
+        let waits_for = blocked.map_or(call.owing_side(client), |(side, _)| 1 - side);
+        let last = usize::from(call.last_side);
+        // bytes that were not acknowledged may not have arrived
+        let arrived = last == waits_for || transport.is_acknowledged[last];
+        let own = if waits_for == client { Cause::Client } else { Cause::Server };
+        let cause = blocked.map_or(if arrived { own } else { Cause::Unexplained }, |(_, cause)| cause);
+        let heard = transport.unanswered[1 - waits_for].heard;
+        let (stream_window, connection_window) = windows.unwrap_or_default();
+        self.cx.open_rpcs.push(OpenRpcRow {
+            connection: h2.connection,
+            stream: id,
+            method: call.method,
+            start_time_ns: call.first.time,
+            first_packet: call.first.packet,
+            since_time_ns: since,
+            last_packet: call.last_packet.max(call.first.packet),
+            last_time_ns: call.last_time.max(call.first.time),
+            end_time_ns: self.at.time,
+            waits_for: u8::from(waits_for != client),
+            cause: cause as u8,
+            heard_packet: heard.0,
+            heard_time_ns: heard.1,
+            request_messages: call.directions[client].reader.messages,
+            response_messages: call.directions[1 - client].reader.messages,
+            timeout_ns: call.timeout_ns,
+            closed: closed as u8,
+            headers_unknown: u8::from(call.headers_unknown || call.begun_before),
+            stream_window_bytes: stream_window.unwrap_or(i64::MIN),
+            connection_window_bytes: connection_window.unwrap_or(i64::MIN),
         });
     }
 }
 
-/// Notes an RPC that ended otherwise than OK.
-#[cold]
-fn push_failure(call: &Call, client: usize, at: At, cx: &mut Context) {
-    if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
+impl Act<'_> {
+    /// Notes that a stream's first DATA came late after its HEADERS.
+    #[cold]
+    pub fn push_delay(&self, call: &Call, headers: (i64, u32), cx: &mut Context) {
+        if cx.delays.len() < limits::DELAYS + limits::ROWS_AHEAD {
+            cx.delays.push(DelayRow {
+                connection: self.connection,
+                stream: call.id,
+                direction: self.direction(),
+                headers_packet: headers.1,
+                headers_time_ns: headers.0,
+                data_packet: self.at.packet,
+                duration_ns: self.at.time.saturating_sub(headers.0),
+                method: call.method,
+            });
+        }
+    }
+
+    #[inline]
+    pub fn count_message(&self, call: &Call, message: &Message<'_>, cx: &mut Context) {
+        cx.totals.messages += 1;
+        cx.totals.compressed_messages += u64::from(message.compressed);
+        cx.method(call.method).messages += 1;
+        if cx.options.messages {
+            let (last_packet, last_time_ns) = self.at.completes(message.first);
+            cx.messages.push(MessageRow {
+                connection: self.connection,
+                stream: call.id,
+                direction: self.direction(),
+                index: message.index,
+                length: message.length,
+                compressed: u8::from(message.compressed),
+                first_packet: message.first.packet,
+                first_time_ns: message.first.time,
+                last_packet,
+                last_time_ns,
+            });
+        }
+    }
+
+    /// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
+    /// back.
+    #[cold]
+    pub fn end_request(&self, call: &Call, cx: &mut Context) {
+        if call.finished || !call.kind.is_rpc() {
+            return;
+        }
+        let Some(row) = cx.handed_on.place(call.rpc) else { return };
+        if let Some(cell) = cx.request_ends.get_mut(row) {
+            *cell = self.at.completes(&call.first).0;
+        }
+        if let Some(budget) = cx.request_budgets.get_mut(row) {
+            *budget = call.budget;
+        }
+    }
+
+    /// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
+    #[inline]
+    pub fn write_rpc(&self, call: &mut Call, ending: Ending, complete: bool, cx: &mut Context) {
+        let status = ending.status;
+        let stats = cx.method(call.method);
+        stats.touch_gaps += u64::from(call.touches_gap);
+        stats.end_missing += u64::from(call.end_missing);
+        let place = [call.first.packet, call.id];
+        let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget);
+        let failed = status != status::OK && complete;
+        if call.rpc == NONE && (long || failed) {
+            push_rpc(self.connection, call, cx);
+            if let Some(flags) = cx.rpcs.flags.last_mut().filter(|_| !failed) {
+                *flags |= rpc_flag::LONG;
+            }
+        }
+        if call.rpc != NONE {
+            self.write_row(call, ending, complete, cx);
+        }
+        if failed {
+            self.push_failure(call, cx);
+        }
+    }
+
+    /// Fills an RPC's row.
+    fn write_row(&self, call: &Call, ending: Ending, complete: bool, cx: &mut Context) {
+        write_counts(call, self.client(), cx);
+        let row = RpcRow {
+            duration_ns: i64::try_from(call.budget.total()).unwrap_or(i64::MAX),
+            status: ending.status,
+            status_source: ending.source as u8,
+            http_status: call.http_status,
+            protocol: call.kind.protocol(),
+            flags: if complete { rpc_flag::COMPLETE } else { 0 }
+                | if call.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
+                | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
+                | if call.end_missing { rpc_flag::END_MISSING } else { 0 },
+            last_packet: if complete { self.at.completes(&call.first).0 } else { 0 },
+            grpc_message: call.grpc_message,
+            ..RpcRow::default()
+        };
+        let Some(place) = cx.handed_on.place(call.rpc) else {
+            return cx.handed_on.write_row(call.rpc, &row, &call.budget);
+        };
+        set!(cx.rpcs, place, row, duration_ns, status, status_source, http_status, grpc_message, protocol, last_packet);
+        if let Some(cell) = cx.rpcs.flags.get_mut(place) {
+            *cell |= row.flags;
+        }
+        if let Some(budget) = cx.rpc_budgets.get_mut(place) {
+            *budget = call.budget;
+        }
+    }
+
+    /// Notes an RPC that ended otherwise than OK.
+    #[cold]
+    fn push_failure(&self, call: &Call, cx: &mut Context) {
+        if cx.failures.len() >= limits::FAILURES + limits::ROWS_AHEAD {
+            return;
+        }
+        let (client, server) = (self.client(), 1 - self.client());
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
-        let (headers_time_ns, headers_packet) = call.directions[1 - client].headers;
-        let [request, response] = [client, 1 - client].map(|side| call.directions[side].reader.announced());
+        let (headers_time_ns, headers_packet) = call.directions[server].headers;
+        let [request, response] = [client, server].map(|side| call.directions[side].reader.announced());
         let [(cut_request_packet, cut_request_time_ns), (cut_response_packet, cut_response_time_ns)] =
-            [request, response].map(|cut| cut.map_or((0, -1), |(_, at)| (at.packet, at.time)));
+            [request, response].map(|cut| place(cut.map(|(_, at)| at)));
         cx.failures.push(FailureRow {
             rpc: cx.handed_on.taken_as(call.rpc),
-            last_packet: at.completes(&call.first).0,
+            last_packet: self.at.completes(&call.first).0,
             reset_by,
             reset_code,
             answered_by: call.answered_by,
@@ -66,190 +229,6 @@ fn push_failure(call: &Call, client: usize, at: At, cx: &mut Context) {
     }
 }
 
-/// The side that sends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
-    /// Row of the connection.
-    pub connection: u32,
-    pub is_client: bool,
-    pub side: usize,
-}
-
-impl Sender {
-    /// 0 for the client, 1 for the server.
-    #[inline(always)]
-    pub fn direction(self) -> u8 {
-        u8::from(!self.is_client)
-    }
-}
-
-/// Accounts a call's time up to bytes at `at` (`Call::charge_activity`). Where threads were recorded, it notes the part in
-/// which their sender had to act on an RPC.
-#[inline]
-pub(super) fn charge_act(
-    call: &mut Call,
-    from: Sender,
-    at: At,
-    transport: &Transport,
-    gap_time: i64,
-    cx: &mut Context,
-) {
-    let own = if from.is_client { Cause::Client } else { Cause::Server };
-    let before = if cx.options.acts { call.budget.get(own) } else { 0 };
-    call.charge_activity(from.side, from.is_client, &at, transport, gap_time);
-    if cx.options.acts && call.kind.is_rpc() {
-        note_act(from, call, at, call.budget.get(own).wrapping_sub(before), cx);
-    }
-}
-
-#[cold]
-fn note_act(from: Sender, call: &Call, at: At, own_ns: u64, cx: &mut Context) {
-    if own_ns > 0 {
-        let duration_ns = i64::try_from(own_ns).unwrap_or(i64::MAX);
-        let row = ActRow {
-            connection: from.connection,
-            stream: call.id,
-            direction: from.direction(),
-            idle: 0,
-            method: call.method,
-            start_time_ns: at.ready_time.saturating_sub(duration_ns),
-            duration_ns,
-            packet: at.packet,
-        };
-        push_act(row, cx);
-    }
-}
-
-/// Notes the idle interval or pause of the client that its bytes at `at` ended, if they did.
-#[inline]
-pub(super) fn note_idle(connection: u32, call: &Call, turns: &mut Turns, at: At, cx: &mut Context) {
-    if let Some((start_time_ns, duration_ns)) = turns.take_idle().filter(|_| cx.options.acts) {
-        let (stream, method, packet) = (call.id, call.method, at.packet);
-        let idle = 1 + u8::from(duration_ns >= PAUSE);
-        push_act(ActRow { connection, stream, direction: 0, idle, method, start_time_ns, duration_ns, packet }, cx);
-    }
-}
-
-#[cold]
-fn push_act(row: ActRow, cx: &mut Context) {
-    if cx.acts.len() < limits::ACTS {
-        cx.acts.push(row);
-    } else {
-        cx.acts_left_out += 1;
-    }
-}
-
-/// RPCs without a packet for less than this are none that hang: 100 ms.
-pub(super) const OPEN_FOR: i64 = 100_000_000;
-
-/// What ended an RPC that waited in vain.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Closed {
-    /// Nothing: it is open at the capture's end.
-    Not = 0,
-    /// Its client's FIN or RST.
-    WithConnection = 1,
-    /// Its client's RST_STREAM.
-    ByReset = 2,
-}
-
-/// Notes an RPC that is open at its connection's or the capture's end, or at its reset, `at`, and had no packet of its
-/// own since `since`. `blocked` is the sender whose window is used up, and that window.
-#[cold]
-pub(super) fn push_open(
-    h2: &mut Http2,
-    id: u32,
-    since: i64,
-    blocked: Option<(usize, Cause)>,
-    closed: Closed,
-    at: At,
-    reading: &mut Reading<'_>,
-) {
-    let client = h2.client;
-    let windows = blocked.map(|(side, _)| (h2.stream_window(side, id), h2.connection_window(side)));
-    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-    if reading.cx.open_rpcs.len() >= limits::OPEN_RPCS + limits::ROWS_AHEAD {
-        return;
-    }
-    // a receiver that gives no credit is waited for
-    let waits_for = blocked.map_or(call.owing_side(client), |(side, _)| 1 - side);
-    let last = usize::from(call.last_side);
-    // bytes that were not acknowledged may not have arrived
-    let arrived = last == waits_for || reading.transport.is_acknowledged[last];
-    let own = if waits_for == client { Cause::Client } else { Cause::Server };
-    let cause = blocked.map_or(if arrived { own } else { Cause::Unexplained }, |(_, cause)| cause);
-    let heard = reading.transport.unanswered[1 - waits_for].heard;
-    let (stream_window, connection_window) = windows.unwrap_or_default();
-    reading.cx.open_rpcs.push(OpenRpcRow {
-        connection: h2.connection,
-        stream: id,
-        method: call.method,
-        start_time_ns: call.first.time,
-        first_packet: call.first.packet,
-        since_time_ns: since,
-        last_packet: call.last_packet.max(call.first.packet),
-        last_time_ns: call.last_time.max(call.first.time),
-        end_time_ns: at.time,
-        waits_for: u8::from(waits_for != client),
-        cause: cause as u8,
-        heard_packet: heard.0,
-        heard_time_ns: heard.1,
-        request_messages: call.directions[client].reader.messages,
-        response_messages: call.directions[1 - client].reader.messages,
-        timeout_ns: call.timeout_ns,
-        closed: closed as u8,
-        headers_unknown: u8::from(call.headers_unknown || call.begun_before),
-        stream_window_bytes: stream_window.unwrap_or(i64::MIN),
-        connection_window_bytes: connection_window.unwrap_or(i64::MIN),
-    });
-}
-
-#[inline]
-pub(super) fn count_message(
-    place: [u32; 2],
-    direction: u8,
-    method: u32,
-    message: &Message<'_>,
-    last: At,
-    cx: &mut Context,
-) {
-    let [connection, stream] = place;
-    cx.totals.messages += 1;
-    cx.totals.compressed_messages += u64::from(message.compressed);
-    cx.method(method).messages += 1;
-    if cx.options.messages {
-        let (last_packet, last_time_ns) = last.completes(message.first);
-        cx.messages.push(MessageRow {
-            connection,
-            stream,
-            direction,
-            index: message.index,
-            length: message.length,
-            compressed: u8::from(message.compressed),
-            first_packet: message.first.packet,
-            first_time_ns: message.first.time,
-            last_packet,
-            last_time_ns,
-        });
-    }
-}
-
-/// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
-/// back.
-#[cold]
-pub(super) fn request_ends(call: &Call, at: At, cx: &mut Context) {
-    if call.finished || !call.kind.is_rpc() {
-        return;
-    }
-    let Some(row) = cx.handed_on.place(call.rpc) else { return };
-    if let Some(cell) = cx.request_ends.get_mut(row) {
-        *cell = at.completes(&call.first).0;
-    }
-    if let Some(budget) = cx.request_budgets.get_mut(row) {
-        *budget = call.budget;
-    }
-}
-
 /// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
 pub(super) fn write_counts(call: &Call, client: usize, cx: &mut Context) {
@@ -257,103 +236,18 @@ pub(super) fn write_counts(call: &Call, client: usize, cx: &mut Context) {
         return;
     }
     let (request, response) = (&call.directions[client].reader, &call.directions[1 - client].reader);
-    let Some(row) = cx.handed_on.place(call.rpc) else {
-        return cx.handed_on.write_sizes(
-            call.rpc,
-            RpcSizesRow {
-                request_messages: request.messages,
-                request_bytes: request.bytes,
-                response_messages: response.messages,
-                response_bytes: response.bytes,
-                settled: 0,
-            },
-        );
+    let row = RpcSizesRow {
+        request_messages: request.messages,
+        request_bytes: request.bytes,
+        response_messages: response.messages,
+        response_bytes: response.bytes,
+        settled: 0,
     };
-    macro_rules! set {
-        ($column:ident, $value:expr) => {
-            if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
-                *cell = $value;
-            }
-        };
-    }
-    set!(request_messages, request.messages);
-    set!(request_bytes, request.bytes);
-    set!(response_messages, response.messages);
-    set!(response_bytes, response.bytes);
-}
-
-/// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
-#[inline]
-pub(super) fn write_rpc(
-    connection: u32,
-    call: &mut Call,
-    client: usize,
-    ending: Ending,
-    complete: bool,
-    at: At,
-    cx: &mut Context,
-) {
-    let status = ending.status;
-    let stats = cx.method(call.method);
-    stats.touch_gaps += u64::from(call.touches_gap);
-    stats.end_missing += u64::from(call.end_missing);
-    let place = [call.first.packet, call.id];
-    let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget);
-    let failed = status != status::OK && complete;
-    if call.rpc == NONE && (long || failed) {
-        push_rpc(connection, call, cx);
-        if let Some(flags) = cx.rpcs.flags.last_mut().filter(|_| !failed) {
-            *flags |= rpc_flag::LONG;
+    match cx.handed_on.place(call.rpc) {
+        Some(place) => {
+            set!(cx.rpc_sizes, place, row, request_messages, request_bytes, response_messages, response_bytes);
         }
-    }
-    if call.rpc != NONE {
-        write_row(call, client, ending, complete, at, cx);
-    }
-    if failed {
-        push_failure(call, client, at, cx);
-    }
-}
-
-/// Fills an RPC's row.
-fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At, cx: &mut Context) {
-    write_counts(call, client, cx);
-    let last_packet = if complete { at.completes(&call.first).0 } else { 0 };
-    let flags = if complete { rpc_flag::COMPLETE } else { 0 }
-        | if call.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
-        | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
-        | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
-    let Some(row) = cx.handed_on.place(call.rpc) else {
-        let ended = RpcRow {
-            status: ending.status,
-            status_source: ending.source as u8,
-            http_status: call.http_status,
-            protocol: call.kind.protocol(),
-            flags,
-            last_packet,
-            grpc_message: call.grpc_message,
-            ..RpcRow::default()
-        };
-        return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
-    };
-    macro_rules! set {
-        ($column:ident, $value:expr) => {
-            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
-                *cell = $value;
-            }
-        };
-    }
-    set!(duration_ns, i64::try_from(call.budget.total()).unwrap_or(i64::MAX));
-    set!(status, ending.status);
-    set!(status_source, ending.source as u8);
-    set!(http_status, call.http_status);
-    set!(grpc_message, call.grpc_message);
-    set!(protocol, call.kind.protocol());
-    set!(last_packet, last_packet);
-    if let Some(cell) = cx.rpcs.flags.get_mut(row) {
-        *cell |= flags;
-    }
-    if let Some(budget) = cx.rpc_budgets.get_mut(row) {
-        *budget = call.budget;
+        None => cx.handed_on.write_sizes(call.rpc, row),
     }
 }
 
@@ -377,10 +271,10 @@ pub(super) fn settle(call: &Call, client: usize, cx: &mut Context) {
 }
 
 /// Bytes of a stream are not in the capture; its RPC may be over already.
-pub(super) fn touch_gap(slot: u32, streams: &mut Streams<Call>, cx: &mut Context) {
-    let Some(call) = streams.state_mut(slot).filter(|call| !call.touches_gap && call.kind.is_rpc()) else {
+pub(super) fn touch_gap(call: &mut Call, cx: &mut Context) {
+    if call.touches_gap || !call.kind.is_rpc() {
         return;
-    };
+    }
     call.touches_gap = true;
     if call.finished {
         cx.method(call.method).touch_gaps += 1;

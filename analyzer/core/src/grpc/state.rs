@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::http2::connection::state;
+use crate::http2::connection::{reading, state};
 use crate::store::budget::{Budget, LossTime};
 
 use super::probe::Before;
@@ -13,6 +13,9 @@ use super::used::UsedMethods;
 
 /// HTTP/2 with gRPC on top.
 pub type Http2 = state::Http2<Grpc>;
+
+/// The parser of HTTP/2 with gRPC on top.
+pub type Parser<'p, W> = reading::Parser<'p, Grpc, W>;
 
 /// The RPCs of one connection.
 #[derive(Debug, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use crate::store::tables::ConnectionMethodRow;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct UsedMethods {
     latest: Option<u32>,
-    /// In the order of their numbers.
-    #[serde(deserialize_with = "state_fields::at_most::<{ limits::INTERNED_STRINGS + 1 }, _, _>")]
+    /// In the order of their numbers, that of no method last.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::INTERNED_STRINGS + 2 }, _, _>")]
     all: Vec<u32>,
 }
 

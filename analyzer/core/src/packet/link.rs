@@ -21,14 +21,6 @@ const IPV4: u32 = 228;
 const IPV6: u32 = 229;
 const LINUX_SLL2: u32 = 276;
 
-/// Whether packets with this LINKTYPE_ number can be dissected.
-pub fn is_supported(link_type: u32) -> bool {
-    matches!(
-        link_type,
-        NULL | ETHERNET | PPP | RAW_MOST | RAW_OPENBSD | RAW | LOOP | LINUX_SLL | IPV4 | IPV6 | LINUX_SLL2
-    )
-}
-
 /// The path of nearly all packets: TCP in IP in an Ethernet or Linux cooked header or none, nothing in between. None
 /// means only that [`dissect`] must walk the layers one by one. It reads headers with the same functions; it exists
 /// because all of it can be compiled into one piece that keeps its values in registers, which halves the time.

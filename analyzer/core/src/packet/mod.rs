@@ -40,7 +40,6 @@ pub use address::Address;
 pub(crate) use ethernet::ether_type;
 pub use fragment::FragmentStats;
 pub(crate) use ip::protocol;
-pub use link::is_supported;
 pub use outcome::{Layer, Malformed, NotTcp, Outcome, Problem};
 pub(crate) use vxlan::is_header as is_vxlan_header;
 

@@ -1,7 +1,5 @@
 //! What a packet turned out to be.
 
-use std::fmt;
-
 use super::dns::Datagram;
 use super::icmp;
 use super::segment::Segment;
@@ -46,21 +44,6 @@ pub enum NotTcp {
     OtherFamily(u32),
 }
 
-impl fmt::Display for NotTcp {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Arp => out.write_str("ARP"),
-            Self::Udp => out.write_str("UDP"),
-            Self::Icmp => out.write_str("ICMP"),
-            Self::OtherIp(protocol) => write!(out, "IP protocol {protocol}"),
-            Self::OtherEtherType(number) => write!(out, "EtherType 0x{number:04x}"),
-            Self::Llc => out.write_str("IEEE 802.3 LLC"),
-            Self::OtherPpp(protocol) => write!(out, "PPP protocol 0x{protocol:04x}"),
-            Self::OtherFamily(family) => write!(out, "address family {family}"),
-        }
-    }
-}
-
 /// Why a packet could not be read: the layer, what is wrong with it, and where it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Malformed {
@@ -80,14 +63,7 @@ impl Malformed {
     }
 }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, problem, offset } = self;
-        write!(out, "{layer} at byte {offset}: {problem}")
-    }
-}
-
-/// A protocol layer, as named in messages.
+/// A protocol layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// Ethernet II header.
@@ -132,39 +108,6 @@ pub enum Layer {
     Tcp,
 }
 
-impl Layer {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ethernet => "Ethernet header",
-            Self::Vlan => "VLAN tag",
-            Self::CookedV1 => "Linux cooked header",
-            Self::CookedV2 => "Linux cooked header v2",
-            Self::Loopback => "BSD loopback header",
-            Self::Ppp => "PPP header",
-            Self::Pppoe => "PPPoE header",
-            Self::Mpls => "MPLS label stack",
-            Self::Ip => "IP header",
-            Self::Ipv4 => "IPv4 header",
-            Self::Authentication => "IP authentication header",
-            Self::Ipv6 => "IPv6 header",
-            Self::Ipv6Extension => "IPv6 extension header",
-            Self::Fragment => "IP fragment",
-            Self::Udp => "UDP header",
-            Self::Vxlan => "VXLAN header",
-            Self::Geneve => "Geneve header",
-            Self::Gre => "GRE header",
-            Self::Erspan => "ERSPAN header",
-            Self::Tcp => "TCP header",
-        }
-    }
-}
-
-impl fmt::Display for Layer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
-
 /// What is wrong with a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Problem {
@@ -190,26 +133,4 @@ pub enum Problem {
     FragmentConflict,
     /// A fragment header inside a datagram that was itself put together from fragments.
     FragmentInFragment,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cut => {
-                out.write_str("the capture cut the packet here; record with a larger snapshot length (tcpdump -s 0)")
-            }
-            Self::Short => out.write_str("the packet ends inside it"),
-            Self::Version(version) => write!(out, "unexpected version {version}"),
-            Self::HeaderLength(length) => write!(out, "impossible header length of {length} bytes"),
-            Self::TotalLength(length) => {
-                write!(out, "length field of {length} bytes does not cover the header")
-            }
-            Self::TooMany => out.write_str("more of these headers than any real packet has"),
-            Self::TooDeep => out.write_str("more tunnels inside one another than are followed"),
-            Self::FragmentExtent => out.write_str("impossible fragment offset or length"),
-            Self::FragmentOverlap => out.write_str("overlaps another IPv6 fragment; the datagram is dropped"),
-            Self::FragmentConflict => out.write_str("contradicts earlier fragments; the datagram is dropped"),
-            Self::FragmentInFragment => out.write_str("fragment inside a reassembled datagram"),
-        }
-    }
 }

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::fmt;
-
 use super::address::Address;
 
 /// A TCP segment with what its IP header and capture record say about it. Fields are as sent: nothing is scaled,
@@ -128,18 +126,6 @@ impl TcpFlags {
     /// Nonce sum (RFC 3540), now accurate ECN's AE bit.
     pub const NS: Self = Self(0x100);
 
-    const NAMES: [(Self, &'static str); 9] = [
-        (Self::FIN, "FIN"),
-        (Self::SYN, "SYN"),
-        (Self::RST, "RST"),
-        (Self::PSH, "PSH"),
-        (Self::ACK, "ACK"),
-        (Self::URG, "URG"),
-        (Self::ECE, "ECE"),
-        (Self::CWR, "CWR"),
-        (Self::NS, "NS"),
-    ];
-
     /// Whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
@@ -150,23 +136,6 @@ impl TcpFlags {
     #[inline]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
-    }
-}
-
-/// "SYN,ACK"; "none" when no known bit is set.
-impl fmt::Display for TcpFlags {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (flag, name) in Self::NAMES {
-            if self.contains(flag) {
-                write!(out, "{separator}{name}")?;
-                separator = ",";
-            }
-        }
-        if separator.is_empty() {
-            out.write_str("none")?;
-        }
-        Ok(())
     }
 }
 

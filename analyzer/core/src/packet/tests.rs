@@ -4,7 +4,7 @@ mod fragments;
 mod hostile;
 mod messages;
 
-use super::{Dissector, NotTcp, Outcome, Segment};
+use super::{Dissector, NotTcp, Outcome, Segment, TcpFlags};
 
 /// A packet and what must be found in it.
 struct Vector {
@@ -56,12 +56,32 @@ fn describe(outcome: &Outcome<'_>) -> String {
             error.destination.0,
             error.destination.1
         ),
-        Outcome::NotTcp(protocol) => format!("other {protocol}"),
+        Outcome::NotTcp(protocol) => format!("other {}", name(*protocol)),
         Outcome::Fragment => "fragment".to_owned(),
         Outcome::Malformed(malformed) => {
             format!("malformed {:?} {:?} {}", malformed.layer, malformed.problem, malformed.offset)
         }
         Outcome::UnsupportedLink(link_type) => format!("unsupported link {link_type}"),
+    }
+}
+
+/// "SYN,ACK"; "none" when no known bit is set.
+fn flag_names(flags: TcpFlags) -> String {
+    let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "NS"];
+    let set: Vec<&str> = (0..).zip(names).filter(|(bit, _)| flags.0 >> bit & 1 == 1).map(|(_, name)| name).collect();
+    if set.is_empty() { "none".to_owned() } else { set.join(",") }
+}
+
+fn name(protocol: NotTcp) -> String {
+    match protocol {
+        NotTcp::Arp => "ARP".to_owned(),
+        NotTcp::Udp => "UDP".to_owned(),
+        NotTcp::Icmp => "ICMP".to_owned(),
+        NotTcp::OtherIp(protocol) => format!("IP protocol {protocol}"),
+        NotTcp::OtherEtherType(number) => format!("EtherType 0x{number:04x}"),
+        NotTcp::Llc => "IEEE 802.3 LLC".to_owned(),
+        NotTcp::OtherPpp(protocol) => format!("PPP protocol 0x{protocol:04x}"),
+        NotTcp::OtherFamily(family) => format!("address family {family}"),
     }
 }
 
@@ -83,7 +103,7 @@ fn describe_segment(segment: &Segment<'_>) -> String {
         segment.destination_port,
         segment.seq,
         segment.ack,
-        segment.flags,
+        flag_names(segment.flags),
         segment.window,
         segment.urgent,
         or_dash(segment.mss),

@@ -273,21 +273,23 @@ impl Record {
     }
 
     fn keep(&mut self, event: Event) -> Option<()> {
-        if self.events.len() + self.pending.len() < limits::TRACE_EVENTS {
+        if self.has_room() {
             self.events.push(event);
-        } else {
-            self.is_cut = true;
         }
         None
     }
 
     fn keep_pending(&mut self, time: i64, pending: Pending) -> Option<()> {
-        if self.events.len() + self.pending.len() < limits::TRACE_EVENTS {
+        if self.has_room() {
             self.pending.push((time, pending));
-        } else {
-            self.is_cut = true;
         }
         None
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.events.len() + self.pending.len() < limits::TRACE_EVENTS;
+        self.is_cut |= !has_room;
+        has_room
     }
 
     fn keep_task(&mut self, by: Thread, pid: Thread, is_thread: bool, name: String) {

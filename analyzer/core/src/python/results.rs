@@ -14,6 +14,19 @@ use crate::store::handed_on::Rows;
 use crate::store::methods::{self, MethodStats};
 use crate::store::tables::{Column, ProblemLog};
 
+/// Puts fields into a dictionary under their names.
+macro_rules! put {
+    ($dict:expr, $of:expr; $($field:ident),+) => { $($dict.set_item(stringify!($field), &$of.$field)?;)+ };
+}
+pub(super) use put;
+
+/// The same for tables, whose columns are taken.
+macro_rules! put_tables {
+    ($dict:expr, $of:expr; $($table:ident),+) => {
+        $($dict.set_item(stringify!($table), to_dict($dict.py(), $of.$table.take_columns())?)?;)+
+    };
+}
+
 /// Columns of RPCs with `deadlines` and `budgets`.
 pub(super) fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
     let dict = to_dict(py, rows.columns)?;
@@ -43,7 +56,7 @@ pub(super) fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>
 }
 
 pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx: Context) -> PyResult<()> {
-    result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
+    put_tables!(result, end; connections);
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
     result.set_item("lookup_names", end.lookup_names)?;
@@ -53,60 +66,27 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
-    for (name, rows) in [
-        ("rpc_budgets", &mut cx.rpc_budgets),
-        ("request_budgets", &mut cx.request_budgets),
-        ("failure_budgets", &mut cx.failure_budgets),
-    ] {
-        result.set_item(name, budgets(py, std::mem::take(rows))?)?;
-    }
-    for (name, columns) in [
-        ("rpcs", cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect()),
-        ("waits", cx.waits.take_columns()),
-        ("record_waits", cx.record_waits.take_columns()),
-        ("records", cx.records.take_columns()),
-        ("directions", end.directions.take_columns()),
-        ("turns", end.turns.take_columns()),
-        ("setups", end.setups.take_columns()),
-        ("lookups", end.lookups.take_columns()),
-        ("lookup_addresses", end.lookup_addresses.take_columns()),
-        ("icmp_errors", end.icmp_errors.take_columns()),
-        ("idles", cx.idles.take_columns()),
-        ("stalls", cx.stalls.take_columns()),
-        ("unanswered", cx.unanswered.take_columns()),
-        ("undelivered", cx.undelivered.take_columns()),
-        ("closings", cx.closings.take_columns()),
-        ("open_rpcs", cx.open_rpcs.take_columns()),
-        ("pings", cx.pings.take_columns()),
-        ("goaways", cx.goaways.take_columns()),
-        ("delays", cx.delays.take_columns()),
-        ("other_requests", cx.other_requests.take_columns()),
-        ("queues", cx.queues.take_columns()),
-        ("failures", cx.failures.take_columns()),
-        ("repeats", cx.repeats.take_columns()),
-        ("connection_methods", cx.connection_methods.take_columns()),
-        ("acts", cx.acts.take_columns()),
-        ("frames", cx.frames.take_columns()),
-        ("messages", cx.messages.take_columns()),
-        ("packets", cx.packets.take_columns()),
-        ("in_flight", cx.selected.in_flight.take_columns()),
-    ] {
-        result.set_item(name, to_dict(py, columns)?)?;
-    }
+    result.set_item("rpc_budgets", budgets(py, std::mem::take(&mut cx.rpc_budgets))?)?;
+    result.set_item("request_budgets", budgets(py, std::mem::take(&mut cx.request_budgets))?)?;
+    result.set_item("failure_budgets", budgets(py, std::mem::take(&mut cx.failure_budgets))?)?;
+    let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
+    result.set_item("rpcs", to_dict(py, rpcs)?)?;
+    put_tables!(result, end; directions, turns, setups, lookups, lookup_addresses, icmp_errors);
+    put_tables!(result, cx; waits, record_waits, records, idles, stalls, unanswered, undelivered, closings, open_rpcs);
+    put_tables!(result, cx; pings, goaways, delays, other_requests, queues, failures, repeats, connection_methods, acts);
+    put_tables!(result, cx; frames, messages, packets);
+    result.set_item("in_flight", to_dict(py, cx.selected.in_flight.take_columns())?)?;
     let lengths: Vec<usize> = cx.selected.packets.iter().map(Vec::len).collect();
     result.set_item("listed_packets", (lengths.into_pyarray(py), cx.selected.packets.concat().into_pyarray(py)))?;
-    result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
+    put!(result, cx; goaway_reasons, acts_left_out);
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;
     result.set_item("paths", cx.strings.methods_from(0))?;
     result.set_item("agents", cx.strings.agents.texts())?;
     result.set_item("errors", cx.strings.errors.texts())?;
+    put!(result, cx.totals; compressed_messages, begun_before, other_streams);
     result.set_item("frame_counts", cx.totals.frames.to_vec())?;
-    result.set_item("acts_left_out", cx.acts_left_out)?;
-    result.set_item("message_count", cx.totals.messages)?;
-    result.set_item("compressed_messages", cx.totals.compressed_messages)?;
-    result.set_item("begun_before", cx.totals.begun_before)?;
-    result.set_item("other_streams", cx.totals.other_streams)
+    result.set_item("message_count", cx.totals.messages)
 }
 
 /// Budgets as an array of shape (rows, causes).
@@ -120,8 +100,7 @@ fn budgets(py: Python<'_>, rows: Vec<Budget>) -> PyResult<Bound<'_, PyAny>> {
 
 fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, PyDict>> {
     let dict = to_dict(py, log.rows.take_columns())?;
-    dict.set_item("kinds", log.kinds.clone())?;
-    dict.set_item("counts", log.counts.clone())?;
+    put!(dict, log; kinds, counts);
     Ok(dict)
 }
 
@@ -139,15 +118,11 @@ fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList
         dict.set_item("number", number.map_or(u32::MAX, |number| number as u32))?;
         dict.set_item("name", number.filter(|_| label.is_none()).and_then(|number| names.get(number)))?;
         dict.set_item("label", label)?;
-        dict.set_item("rpcs", stats.rpcs)?;
-        dict.set_item("complete", stats.complete)?;
-        dict.set_item("touch_gaps", stats.touch_gaps)?;
-        dict.set_item("end_missing", stats.end_missing)?;
+        put!(dict, stats; rpcs, complete, touch_gaps, end_missing, messages);
         dict.set_item("statuses", stats.statuses.to_vec())?;
         dict.set_item("first_start_ns", stats.first_start)?;
         dict.set_item("last_end_ns", stats.last_end)?;
         dict.set_item("latency", latency(py, &mut stats.durations)?)?;
-        dict.set_item("messages", stats.messages)?;
         dict.set_item("budget", stats.budget.0.to_vec())?;
         dict.set_item("turnaround", turnaround(py, stats)?)?;
         list.append(dict)?;
@@ -220,7 +195,7 @@ pub(super) fn capture<'py>(
     let files = PyList::empty(py);
     for file in &info.files {
         let entry = PyDict::new(py);
-        entry.set_item("name", &file.name)?;
+        put!(entry, file; name);
         entry.set_item("format", file.format.name())?;
         entry.set_item("compression", file.compression.map(|compression| compression.name()))?;
         files.append(entry)?;
@@ -230,43 +205,30 @@ pub(super) fn capture<'py>(
     for item in &info.damage {
         let entry = PyDict::new(py);
         entry.set_item("file", info.files.get(item.file).map(|file| &file.name))?;
-        entry.set_item("offset", item.offset)?;
-        entry.set_item("packet", item.packet)?;
-        entry.set_item("reason", &item.reason)?;
+        put!(entry, item; offset, packet, reason);
         damage.append(entry)?;
     }
     dict.set_item("damage", damage)?;
     dict.set_item("left_out", info.left_out.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    dict.set_item("damage_not_listed", info.damage_not_listed)?;
+    put!(dict, info; damage_not_listed, comments, packets_without_time);
     dict.set_item("snaplen", info.interfaces.iter().map(|interface| interface.snaplen).max())?;
     dict.set_item("interfaces", info.interfaces.len())?;
     dict.set_item("dropped_packets", info.dropped_packets())?;
-    dict.set_item("comments", info.comments.clone())?;
     dict.set_item("secrets", info.secrets.len())?;
-    dict.set_item("packets_without_time", info.packets_without_time)?;
     add_counts(&dict, counts)?;
     Ok(dict)
 }
 
 fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> {
-    dict.set_item("packets", counts.packets)?;
-    dict.set_item("bytes", counts.bytes)?;
-    dict.set_item("captured_bytes", counts.captured_bytes)?;
-    dict.set_item("first_time_ns", counts.first_time_ns)?;
-    dict.set_item("last_time_ns", counts.last_time_ns)?;
+    put!(dict, counts; packets, bytes, captured_bytes, first_time_ns, last_time_ns, fragments, time_steps_back);
+    put!(dict, counts; clock_steps_not_listed, connections_not_listed, lookups_not_listed, icmp_errors_not_listed);
+    put!(dict, counts; link_types);
     dict.set_item("tcp_packets", counts.tcp)?;
     dict.set_item("not_tcp_packets", counts.not_tcp)?;
     dict.set_item("malformed_packets", counts.malformed)?;
     dict.set_item("truncated_packets", counts.truncated)?;
-    dict.set_item("fragments", counts.fragments)?;
     dict.set_item("unsupported_link_packets", counts.unsupported_link)?;
-    dict.set_item("time_steps_back", counts.time_steps_back)?;
-    let steps: Vec<_> = counts.clock_steps.iter().map(|step| (step.packet, step.ns)).collect();
-    dict.set_item("clock_steps", steps)?;
-    dict.set_item("clock_steps_not_listed", counts.clock_steps_not_listed)?;
-    dict.set_item("connections_not_listed", counts.connections_not_listed)?;
-    dict.set_item("lookups_not_listed", counts.lookups_not_listed)?;
-    dict.set_item("icmp_errors_not_listed", counts.icmp_errors_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
-    dict.set_item("link_types", counts.link_types.clone())
+    let steps: Vec<_> = counts.clock_steps.iter().map(|step| (step.packet, step.ns)).collect();
+    dict.set_item("clock_steps", steps)
 }

@@ -11,6 +11,7 @@ use crate::capture_file::Source;
 use crate::scrub::{Report, Scrub, Wishes};
 
 use super::errors::CaptureError;
+use super::results::put;
 
 /// Writing a capture anew without what anybody sent, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]
@@ -56,15 +57,10 @@ impl Scrubbing {
 
 fn scrub_report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    dict.set_item("format", report.format)?;
-    dict.set_item("packets", report.packets)?;
-    dict.set_item("not_tcp", report.not_tcp)?;
-    dict.set_item("fragments", report.fragments)?;
-    dict.set_item("unreadable", report.unreadable)?;
+    put!(dict, report; format, packets, not_tcp, fragments, unreadable, reasons);
     dict.set_item("addresses", report.addresses.iter().cloned().collect::<HashMap<_, _>>())?;
     dict.set_item("methods", report.methods.iter().cloned().collect::<HashMap<_, _>>())?;
     dict.set_item("agents", report.agents.iter().cloned().collect::<HashMap<_, _>>())?;
-    dict.set_item("reasons", &report.reasons)?;
     let treated = report.connections.iter().map(|one| (one.ends[0].clone(), one.ends[1].clone(), one.carries));
     dict.set_item("connections", treated.collect::<Vec<_>>())?;
     Ok(dict)

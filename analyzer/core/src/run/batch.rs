@@ -11,9 +11,11 @@ const BATCH_SEGMENTS: usize = 3_072;
 /// Payload bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches that are read together, connection by connection.
-const TOGETHER: usize = 24;
+const TOGETHER: usize = 40;
 /// Connections at once from which on it pays: what is kept of fewer stays in the cache from packet to packet.
 const MANY: usize = 192;
+/// Segments of a connection that are fetched at once, ahead.
+const FETCHED: usize = 16;
 
 /// Segments with their payload copied, in the order of the capture.
 #[derive(Debug, Default)]
@@ -161,10 +163,11 @@ impl Batches {
     /// Reads all of them and hands each to `spent`, empty.
     pub fn apply(&mut self, shard: &mut Shard, spent: &mut impl FnMut(Batch)) {
         if self.batches.len() > 1 {
-            shard.by_connection(true);
+            let first = self.batches.first().and_then(|batch| batch.items.first());
+            shard.by_connection(Some(first.map_or(0, |item| item.packet)));
             self.link();
             self.follow(shard);
-            shard.by_connection(false);
+            shard.by_connection(None);
         } else {
             for batch in &self.batches {
                 batch.items.iter().for_each(|item| batch.read(item, shard));
@@ -187,7 +190,7 @@ impl Batches {
                 if self.ends.len() <= local {
                     self.ends.resize(local + 1, (NOTHING, NOTHING));
                 }
-                let this = (number * BATCH_SEGMENTS + place) as u32; // some 70,000 at the most
+                let this = (number * BATCH_SEGMENTS + place) as u32; // some 120,000 at the most
                 let Some(ends) = self.ends.get_mut(local) else { continue };
                 if ends.0 == NOTHING {
                     ends.0 = this;
@@ -202,21 +205,39 @@ impl Batches {
 
     /// Reads the segments of one connection after the other; what comes next is fetched meanwhile.
     fn follow(&mut self, shard: &mut Shard) {
+        let mut fetched = NOTHING;
         for (number, &local) in self.connections.iter().enumerate() {
+            let mut ahead = fetched;
             if let Some(&after) = self.connections.get(number + 1) {
                 shard.touch(after);
+                fetched = self.fetch(self.ends.get(after as usize).map_or(NOTHING, |ends| ends.0));
             }
             let Some(ends) = self.ends.get_mut(local as usize) else { continue };
             let mut at = std::mem::replace(ends, (NOTHING, NOTHING)).0;
-            while let Some((batch, item)) = at_place(&self.batches, at) {
-                at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
-                if let Some((batch, item)) = at_place(&self.batches, at) {
-                    let octet = batch.payload.get(item.payload_start as usize);
-                    std::hint::black_box(item.time as u64 ^ u64::from(octet.copied().unwrap_or(0)));
+            for nth in 0_usize.. {
+                if nth % FETCHED == 0 {
+                    ahead = self.fetch(ahead);
                 }
+                let Some((batch, item)) = at_place(&self.batches, at) else { break };
+                at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
                 batch.read(item, shard);
             }
         }
+    }
+
+    /// Fetches some segments of a connection from a place on, all at once: none of the reads waits for another. Gives the
+    /// place behind them.
+    fn fetch(&self, mut at: u32) -> u32 {
+        for _ in 0..FETCHED {
+            let Some((batch, item)) = at_place(&self.batches, at) else { break };
+            let last = item.payload_start + item.payload_captured.saturating_sub(1);
+            let octet = |at: u32| batch.payload.get(at as usize).copied().unwrap_or(0);
+            std::hint::black_box(
+                item.time ^ i64::from(item.local) ^ i64::from(octet(item.payload_start) ^ octet(last)),
+            );
+            at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
+        }
+        at
     }
 }
 

@@ -89,7 +89,7 @@ pub struct Pipeline {
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [7, 3];
+const WEIGHTS: [u64; 2] = [4, 1];
 /// The same where rows are taken while the run goes on, in one order: the other thread gets all connections.
 const WEIGHTS_OF_ROWS: [u64; 2] = [1 << 62, 1];
 
@@ -107,9 +107,13 @@ impl Pipeline {
         let clock = (!options.file_times).then(Clock::default);
         let weights = if options.rpc_rows { &WEIGHTS_OF_ROWS } else { &WEIGHTS };
         let weights = if remote.is_some() { &weights[..] } else { &weights[..1] };
+        let mut router = Router::keeping_openings(weights);
+        if keys.connections() > 0 || keys.grows() {
+            router.expect_decryption();
+        }
         Self {
             dissector: Dissector::new(),
-            router: Router::keeping_openings(weights),
+            router,
             replay: Replay::new(options.ports.clone()),
             questions: Questions::default(),
             icmp_errors: Collected::default(),
@@ -269,12 +273,15 @@ impl Pipeline {
         counts.connections_not_listed = router.not_listed;
         counts.lookups_not_listed = questions.not_listed;
         counts.icmp_errors_not_listed = icmp_errors.not_listed;
-        let Shards { here: shard, remote, .. } = shards;
+        let Shards { here: shard, mut remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
+        if let Some(remote) = &mut remote {
+            remote.end(end);
+        }
         let (mut rows, mut cx, tap) = shard.into_finished(end);
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves
-            let (mut theirs, larger) = remote.join(end);
+            let (mut theirs, larger) = remote.join();
             let smaller = std::mem::replace(&mut cx, larger);
             let agents = merge::absorb(&mut cx, smaller);
             for finished in &mut rows {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use crate::at::At;
 use crate::connection::roles;
@@ -10,19 +10,9 @@ use crate::limits;
 use crate::packet::{Segment, TcpFlags};
 use crate::state_fields;
 
+use super::numbers::{Key, Numbers};
 use super::opening::Opening;
 use super::route::{End, Place, Route};
-
-/// Both ends of a connection, the lower one first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Key {
-    low: End,
-    high: End,
-}
-
-fn key(a: End, b: End) -> Key {
-    if a <= b { Key { low: a, high: b } } else { Key { low: b, high: a } }
-}
 
 fn ends(segment: &Segment<'_>) -> (End, End) {
     ((segment.source, segment.source_port), (segment.destination, segment.destination_port))
@@ -66,6 +56,10 @@ impl Known {
         }
     }
 
+    fn key(&self) -> Key {
+        Key::new(self.first_sender, self.other)
+    }
+
     /// Both ends, the first sender before the other.
     pub fn ends(&self) -> [End; 2] {
         [self.first_sender, self.other]
@@ -98,11 +92,25 @@ pub enum Routed<'a> {
 /// Of values in `Router::numbers`, those of connections without a row: the place among `Router::unlisted`.
 const UNLISTED: u32 = 1 << 31;
 
+/// What is remembered of the connection with a number.
+#[inline]
+fn find_known<'a>(known: &'a [Known], unlisted: &'a [Option<Known>], number: u32) -> Option<&'a Known> {
+    match number.checked_sub(UNLISTED) {
+        Some(slot) => unlisted.get(slot as usize)?.as_ref(),
+        None => known.get(number as usize),
+    }
+}
+
+/// What gives the ends of a connection by its number.
+#[inline]
+fn key_of(known: &[Known], unlisted: &[Option<Known>]) -> impl Fn(u32) -> Option<Key> {
+    |number| find_known(known, unlisted, number).map(Known::key)
+}
+
 /// All connections by their ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Router {
-    #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS + limits::BARE_UNLISTED }, _, _>")]
-    numbers: HashMap<Key, u32, foldhash::fast::RandomState>,
+    numbers: Numbers,
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::CONNECTIONS }, _, _>")]
     known: Vec<Known>,
     /// Ends that are known to listen.
@@ -160,6 +168,11 @@ impl Router {
         Self { keeps_openings: true, ..Self::new(weights) }
     }
 
+    /// Payload is decrypted, which takes so much longer than to copy it that copies do not count; measured.
+    pub fn expect_decryption(&mut self) {
+        self.shards.iter_mut().for_each(|load| load.bytes_per_segment = u32::MAX);
+    }
+
     /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
     #[inline]
     pub fn route(&mut self, segment: &Segment<'_>) -> Option<Route> {
@@ -200,11 +213,8 @@ impl Router {
     /// The connection of a segment, and who sent it, when it is not that of the segment before.
     fn look_up(&mut self, segment: &Segment<'_>) -> Option<(u32, usize)> {
         let (source, destination) = ends(segment);
-        let number = *self.numbers.get(&key(source, destination))?;
-        let known = match number.checked_sub(UNLISTED) {
-            Some(slot) => self.unlisted.get(slot as usize)?.as_ref()?,
-            None => self.known.get(number as usize)?,
-        };
+        let number = self.numbers.find(&Key::new(source, destination), key_of(&self.known, &self.unlisted))?;
+        let known = find_known(&self.known, &self.unlisted, number)?;
         self.last = Some((known.first_sender, known.other, number));
         Some((number, usize::from(known.first_sender != source)))
     }
@@ -212,7 +222,7 @@ impl Router {
     /// The row of the connection between two ends, and which side the first of them is, if that side may have sent a
     /// segment with this sequence number: not one of an earlier connection (RFC 5927 section 4.1).
     pub fn find(&self, source: End, destination: End, seq: u32) -> Option<(u32, usize)> {
-        let number = *self.numbers.get(&key(source, destination))?;
+        let number = self.numbers.find(&Key::new(source, destination), key_of(&self.known, &self.unlisted))?;
         let known = self.known.get(number as usize)?;
         let side = usize::from(known.first_sender != source);
         let is_before = known.isn[side].is_some_and(|isn| seq.wrapping_sub(isn) > u32::MAX / 2);
@@ -242,7 +252,7 @@ impl Router {
         if !has_row {
             self.forget_oldest();
         }
-        self.numbers.insert(key(source, other), number);
+        self.numbers.insert(Key::new(source, other), number, key_of(&self.known, &self.unlisted));
         self.last = Some((source, other, number));
         if is_bare {
             let mut opening = Opening::new([source, other], suggested, replaces);
@@ -282,10 +292,7 @@ impl Router {
     fn forget_oldest(&mut self) {
         let slot = self.next_unlisted;
         if let Some(old) = self.unlisted.get_mut(slot).and_then(Option::take) {
-            let key = key(old.first_sender, old.other);
-            if self.numbers.get(&key) == Some(&(slot as u32 | UNLISTED)) {
-                self.numbers.remove(&key);
-            }
+            self.numbers.remove(&old.key(), slot as u32 | UNLISTED);
             self.last = None;
         }
     }
@@ -336,7 +343,7 @@ impl Router {
         let Some(mut known) = self.unlisted.get_mut(slot).and_then(Option::take) else { return Routed::Ignored };
         self.not_listed = self.not_listed.saturating_sub(1); // a cut may have reported it
         let number = self.known.len() as u32;
-        self.numbers.insert(key(known.first_sender, known.other), number);
+        self.numbers.insert(known.key(), number, key_of(&self.known, &self.unlisted));
         self.last = Some((known.first_sender, known.other, number));
         known.place = place;
         let opening = known.opening.take();
@@ -386,10 +393,7 @@ impl Router {
     /// shard.
     pub fn renumber(&mut self, numbers: &[Option<u32>], places: &[Option<u32>]) {
         let number = |old: u32| numbers.get(old as usize).copied().flatten();
-        self.numbers.retain(|_, value| match *value {
-            UNLISTED.. => true,
-            old => number(old).map(|new| *value = new).is_some(),
-        });
+        self.numbers.renumber(|old| if old >= UNLISTED { Some(old) } else { number(old) });
         let known = std::mem::take(&mut self.known);
         self.known = (0..).zip(known).filter(|&(old, _)| number(old).is_some()).map(|(_, known)| known).collect();
         for known in &mut self.known {

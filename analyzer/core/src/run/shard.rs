@@ -13,12 +13,13 @@ use crate::connection::{CaptureEnd, Connection, Ended};
 use crate::limits;
 use crate::packet::Segment;
 use crate::state_fields;
-use crate::store::context::{Context, Options};
+use crate::store::context::{Context, Options, Packing};
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
+use super::packed::{Packed, Packer};
 use super::route::Route;
 
 /// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
@@ -29,6 +30,9 @@ pub(super) const LINGER_PACKETS: u32 = 256;
 struct Entry {
     number: u32,
     live: Option<Box<Connection>>,
+    /// The same while it is packed, which no connection of a run that is cut is.
+    #[serde(skip)]
+    packed: Option<Packed>,
     /// It is over, and put away at this packet; the highest number before.
     due: u32,
     /// Packets after the connection was over.
@@ -41,6 +45,13 @@ struct Entry {
 }
 
 impl Entry {
+    /// The last packet of a connection that goes on, 0 if it has carried nothing.
+    fn last_packet(&self) -> Option<u32> {
+        let packed = || self.packed.as_ref().map(Packed::last_packet);
+        let of = |connection: &Connection| if connection.is_empty() { 0 } else { connection.last_packet() };
+        self.live.as_deref().map(of).or_else(packed)
+    }
+
     /// Whether a packet at or behind `due` is the first one after a cut, and not late.
     #[cold]
     fn resume(&mut self, at: At) -> bool {
@@ -90,11 +101,16 @@ pub struct Shard {
     open: VecDeque<u32>,
     /// How many receive packets.
     live: usize,
+    /// Connections that are not packed, and some that no longer receive packets, those looked at longest ago first.
+    #[serde(skip)]
+    awake: VecDeque<u32>,
+    #[serde(skip)]
+    packer: Packer,
     /// How many there have been, also for who feeds this shard from another thread.
     #[serde(skip)]
     begun: Arc<AtomicU64>,
-    /// Segments come connection by connection.
-    by_connection: bool,
+    /// Segments come connection by connection, from this packet on.
+    by_connection: Option<u32>,
     /// Tables and dictionaries.
     pub cx: Context,
     /// What its connections share besides.
@@ -118,8 +134,10 @@ impl Shard {
             lingering: VecDeque::new(),
             open: VecDeque::new(),
             live: 0,
+            awake: VecDeque::new(),
+            packer: Packer::default(),
             begun: Arc::default(),
-            by_connection: false,
+            by_connection: None,
             cx: Context::new(options),
             shared: Shared::new(keys),
             end: CaptureEnd::default(),
@@ -129,7 +147,7 @@ impl Shard {
     /// Takes a segment that was routed here.
     #[inline]
     pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        if !self.lingering.is_empty() && !self.by_connection {
+        if !self.lingering.is_empty() && self.by_connection.is_none() {
             self.put_away(at.packet);
         }
         if let Some(place) = route.replaces
@@ -137,6 +155,7 @@ impl Shard {
         {
             self.finish(place.local, true);
         }
+        let mut is_awakened = route.opens.is_some();
         if let Some(client) = route.opens {
             self.open(route, client, segment, at);
         }
@@ -147,6 +166,11 @@ impl Shard {
             entry.late += 1;
             return self.finish(route.place.local, false);
         }
+        if entry.packed.is_some() {
+            is_awakened = true;
+            self.unpack(route.place.local);
+        }
+        let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
         match &mut entry.live {
             Some(connection) => {
                 connection.segment(route.side, segment, at, &mut self.cx, &mut self.shared);
@@ -156,6 +180,49 @@ impl Shard {
                 }
             }
             None => entry.late += 1,
+        }
+        if is_awakened {
+            self.pack_silent(route.place.local, at);
+        }
+    }
+
+    /// Unpacks a connection.
+    #[cold]
+    fn unpack(&mut self, local: u32) {
+        let Some(entry) = self.entries.get_mut(local as usize) else { return };
+        let Some(packed) = entry.packed.take() else { return };
+        entry.live = self.packer.unpack(&packed);
+        debug_assert!(entry.live.is_some(), "what was packed here is unpacked here");
+        if let Some(connection) = &mut entry.live {
+            connection.share_again(&mut self.shared, &mut self.cx.strings);
+        }
+    }
+
+    /// Counts a connection among those that are not packed; of the others, two may be packed.
+    #[cold]
+    fn pack_silent(&mut self, awakened: u32, at: At) {
+        let Packing { awake, silence } = self.cx.options.packing;
+        if self.cx.options.resumes {
+            return;
+        }
+        self.awake.push_back(awakened);
+        // connections whose segments have not come yet are not silent
+        let now = self.by_connection.unwrap_or(at.packet);
+        for _ in 0..2 {
+            if self.awake.len() <= awake {
+                return;
+            }
+            let Some(local) = self.awake.pop_front() else { return };
+            let Some(entry) = self.entries.get_mut(local as usize) else { continue };
+            let Some(connection) = &entry.live else { continue };
+            if now.saturating_sub(connection.last_packet()) >= silence {
+                entry.packed = self.packer.pack(connection);
+            }
+            if entry.packed.is_some() {
+                entry.live = None;
+            } else {
+                self.awake.push_back(local);
+            }
         }
     }
 
@@ -178,9 +245,9 @@ impl Shard {
         self.live
     }
 
-    /// Whether the segments that follow come connection by connection and not in the order of the capture.
-    pub fn by_connection(&mut self, so: bool) {
-        self.by_connection = so;
+    /// The segments that follow come connection by connection, from this packet on; with `None` in the order of the capture.
+    pub fn by_connection(&mut self, from: Option<u32>) {
+        self.by_connection = from;
     }
 
     fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
@@ -192,6 +259,7 @@ impl Shard {
         self.entries.push(Entry {
             number,
             live,
+            packed: None,
             due: u32::MAX,
             late: 0,
             finished: None,
@@ -210,9 +278,7 @@ impl Shard {
         let mut tried: Vec<(u32, u32)> = Vec::new();
         while tried.len() < limits::OPEN_CONNECTIONS_TRIED {
             let Some(local) = self.open.pop_front() else { break };
-            let entry = self.entries.get(local as usize);
-            let Some(connection) = entry.and_then(|entry| entry.live.as_ref()) else { continue };
-            let last_packet = if connection.is_empty() { 0 } else { connection.last_packet() };
+            let Some(last_packet) = self.entries.get(local as usize).and_then(Entry::last_packet) else { continue };
             tried.push((last_packet, local));
             if last_packet == 0 {
                 break;
@@ -248,6 +314,7 @@ impl Shard {
     }
 
     fn finish_at(&mut self, local: u32, replaced: bool, end: CaptureEnd) {
+        self.unpack(local);
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
@@ -366,7 +433,7 @@ impl Shard {
     }
 
     /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.
-    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context, Option<Box<dyn Tap>>) {
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Box<Finished>>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
         self.cx.rpc_order.packet = end.last.packet;
         for local in 0..self.entries.len() as u32 {
@@ -375,7 +442,7 @@ impl Shard {
         let late = |entry: Entry| {
             entry.finished.map(|mut finished| {
                 finished.ended.row.late_packets = entry.late;
-                *finished
+                finished
             })
         };
         (self.entries.into_iter().filter_map(late).collect(), self.cx, self.shared.tap)

@@ -26,6 +26,8 @@ enum Job {
     Replace(u32),
     /// Work on the tables.
     Work(Box<dyn FnOnce(&mut Context) + Send>),
+    /// The capture ends here.
+    End(CaptureEnd),
 }
 
 /// The sending half: a shard elsewhere.
@@ -34,7 +36,8 @@ pub struct Remote {
     jobs: SyncSender<Job>,
     spent: Receiver<Batch>,
     filling: Batch,
-    thread: JoinHandle<Shard>,
+    #[expect(clippy::vec_box, reason = "rows of 1 kB each are not copied while the list grows")]
+    thread: JoinHandle<(Vec<Box<Finished>>, Context)>,
     /// Connections that the thread has begun to read.
     pub begun: Arc<AtomicU64>,
 }
@@ -47,7 +50,7 @@ impl Remote {
         let mut shard = Shard::with_keys(options, keys);
         let begun = shard.begun();
         let run = move || {
-            let mut waiting = Batches::default();
+            let (mut waiting, mut end) = (Batches::default(), CaptureEnd::default());
             // the reader may be gone at the end; then nobody needs a batch
             let mut spend = |batch| drop(give_back.try_send(batch));
             for job in receive {
@@ -57,6 +60,7 @@ impl Remote {
                         shard.finish(local, true);
                     }
                     Job::Work(work) => work(&mut shard.cx),
+                    Job::End(at) => end = at,
                     Job::Batch(batch) => {
                         waiting.push(batch);
                         if !waiting.may_wait(&shard) {
@@ -66,7 +70,8 @@ impl Remote {
                 }
             }
             waiting.apply(&mut shard, &mut spend);
-            shard
+            let (rows, cx, _) = shard.into_finished(end);
+            (rows, cx)
         };
         let thread = std::thread::Builder::new().name("grpcdiag-decode".into()).spawn(run)?;
         Ok(Self { jobs, spent, filling: Batch::default(), thread, begun })
@@ -104,16 +109,15 @@ impl Remote {
         let _ = self.jobs.send(Job::Batch(full));
     }
 
-    /// Waits for the thread to finish everything; a panic there goes on here.
-    pub fn join(mut self, end: CaptureEnd) -> (Vec<Finished>, Context) {
+    /// The capture is over, at `end`: the thread ends its connections.
+    pub fn end(&mut self, end: CaptureEnd) {
         self.send();
+        let _ = self.jobs.send(Job::End(end));
+    }
+
+    /// Waits for the thread to finish everything; a panic there goes on here.
+    pub fn join(self) -> (Vec<Box<Finished>>, Context) {
         drop(self.jobs);
-        match self.thread.join() {
-            Ok(shard) => {
-                let (rows, cx, _) = shard.into_finished(end);
-                (rows, cx)
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

@@ -32,10 +32,18 @@ pub(super) struct Payload<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
     pub addresses: Addresses,
-    input: Vec<u8>,
     out: Vec<u8>,
+}
+
+/// One packet, or one datagram that came in fragments, while it is written anew.
+struct Walk<'a> {
+    addresses: &'a mut Addresses,
+    key: &'a Key,
+    payload: Option<Payload<'a>>,
+    input: &'a [u8],
+    out: &'a mut Vec<u8>,
     depth: u8,
-    /// The fragment that the last packet was.
+    /// The fragment that the packet is.
     fragment: Option<Fragment>,
 }
 
@@ -72,79 +80,78 @@ impl Rewriter {
         payload: Option<Payload<'_>>,
         key: &Key,
     ) -> (&[u8], Option<Fragment>) {
-        self.input.clear();
-        self.input.extend_from_slice(captured);
-        self.out.clear();
-        self.out.resize(captured.len(), 0);
-        (self.depth, self.fragment) = (0, None);
-        let wire = original_len.max(captured.len() as u32);
+        let mut walk = self.begin(captured, payload, key);
         // where a layer cannot be read, everything behind is zero
-        let _ = self.link(link_type, wire, payload, key);
-        (&self.out, self.fragment)
+        let _ = walk.link(link_type, original_len.max(captured.len() as u32));
+        let fragment = walk.fragment;
+        (&self.out, fragment)
     }
 
     /// A datagram that came in fragments, behind its IP header, of which `fragment` is one.
     pub fn datagram(&mut self, octets: &[u8], fragment: &Fragment, payload: Payload<'_>, key: &Key) -> &[u8] {
-        self.input.clear();
-        self.input.extend_from_slice(octets);
-        self.out.clear();
-        self.out.resize(octets.len(), 0);
-        (self.depth, self.fragment) = (0, None);
         let around = Around { sum: fragment.sum, wire: octets.len() as u32 };
-        let _ = self.transport(fragment.datagram.2, 0, around, Some(payload), key);
+        let _ = self.begin(octets, Some(payload), key).transport(fragment.datagram.2, 0, around);
         &self.out
     }
 
-    fn link(&mut self, link_type: u32, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn begin<'a>(&'a mut self, input: &'a [u8], payload: Option<Payload<'a>>, key: &'a Key) -> Walk<'a> {
+        self.out.clear();
+        self.out.resize(input.len(), 0);
+        Walk { addresses: &mut self.addresses, key, payload, input, out: &mut self.out, depth: 0, fragment: None }
+    }
+}
+
+impl Walk<'_> {
+    fn link(&mut self, link_type: u32, wire: u32) -> Option<()> {
         match link_type {
-            1 => self.ethernet(0, wire, payload, key),
+            1 => self.ethernet(0, wire),
             113 => {
                 self.keep(0, 6)?;
-                self.cooked_address(6, self.be16(4)?, key);
+                self.cooked_address(6, self.be16(4)?);
                 let kind = self.keep16(14)?;
-                self.behind(kind, 16, wire.saturating_sub(16), payload, key)
+                self.behind(kind, 16, wire.saturating_sub(16))
             }
             276 => {
                 self.keep(0, 2)?;
                 self.keep(4, 8)?;
-                self.cooked_address(12, u16::from(self.byte(11)?), key);
-                self.behind(self.be16(0)?, 20, wire.saturating_sub(20), payload, key)
+                self.cooked_address(12, u16::from(self.byte(11)?));
+                self.behind(self.be16(0)?, 20, wire.saturating_sub(20))
             }
             0 | 108 => {
                 self.keep(0, 4)?;
                 let family = u32::from_be_bytes(self.array(0)?);
                 match family.min(family.swap_bytes()) {
-                    2 => self.ipv4(4, wire.saturating_sub(4), payload, key),
-                    10 | 23 | 24 | 28 | 30 => self.ipv6(4, wire.saturating_sub(4), payload, key),
+                    2 => self.ipv4(4, wire.saturating_sub(4)),
+                    10 | 23 | 24 | 28 | 30 => self.ipv6(4, wire.saturating_sub(4)),
                     _ => None,
                 }
             }
-            12 | 14 | 101 => self.ip(0, wire, payload, key),
-            228 => self.ipv4(0, wire, payload, key),
-            229 => self.ipv6(0, wire, payload, key),
-            9 => self.ppp(0, wire, payload, key),
+            12 | 14 | 101 => self.ip(0, wire),
+            228 => self.ipv4(0, wire),
+            229 => self.ipv6(0, wire),
+            9 => self.ppp(0, wire),
             _ => None,
         }
     }
 
-    fn ethernet(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn ethernet(&mut self, at: usize, wire: u32) -> Option<()> {
         for at in [at, at + 6] {
             let address = self.array(at)?;
-            self.put(at, &link_layer(address, key));
+            self.put(at, &link_layer(address, self.key));
         }
         let kind = self.keep16(at + 12)?;
-        self.behind(kind, at + 14, wire.saturating_sub(14), payload, key)
+        self.behind(kind, at + 14, wire.saturating_sub(14))
     }
 
     /// A link-layer address of `length` octets in a field of eight.
-    fn cooked_address(&mut self, at: usize, length: u16, key: &Key) {
+    fn cooked_address(&mut self, at: usize, length: u16) {
         if let (6, Some(address)) = (length, self.array(at)) {
-            self.put(at, &link_layer(address, key));
+            self.put(at, &link_layer(address, self.key));
         }
     }
 
     /// What is behind an EtherType.
-    fn behind(&mut self, kind: u16, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn behind(&mut self, kind: u16, at: usize, wire: u32) -> Option<()> {
         let (mut kind, mut at, mut wire) = (kind, at, wire);
         for _ in 0..MAX_VLAN_TAGS {
             if !matches!(kind, ether_type::VLAN | ether_type::PROVIDER_VLAN | ether_type::OLD_PROVIDER_VLAN) {
@@ -155,42 +162,41 @@ impl Rewriter {
             (at, wire) = (at + 4, wire.saturating_sub(4));
         }
         match kind {
-            ether_type::IPV4 => self.ipv4(at, wire, payload, key),
-            ether_type::IPV6 => self.ipv6(at, wire, payload, key),
-            ether_type::MPLS | ether_type::MPLS_MULTICAST => self.mpls(at, wire, payload, key),
+            ether_type::IPV4 => self.ipv4(at, wire),
+            ether_type::IPV6 => self.ipv6(at, wire),
+            ether_type::MPLS | ether_type::MPLS_MULTICAST => self.mpls(at, wire),
             ether_type::PPPOE_SESSION => {
                 self.keep(at, 6)?;
-                self.ppp(at + 6, wire.saturating_sub(6), payload, key)
+                self.ppp(at + 6, wire.saturating_sub(6))
             }
-            ether_type::ARP => self.arp(at, key),
+            ether_type::ARP => self.arp(at),
             _ => None,
         }
     }
 
     /// ARP (RFC 826) for IPv4 over Ethernet.
-    fn arp(&mut self, at: usize, key: &Key) -> Option<()> {
+    fn arp(&mut self, at: usize) -> Option<()> {
         self.keep(at, 8)?;
         if self.array(at)? != [0, 1, 8, 0, 6, 4] {
             return None;
         }
         for at in [at + 8, at + 18] {
             let address = self.array(at)?;
-            self.put(at, &link_layer(address, key));
-            self.address_v4(at + 6, key)?;
+            self.put(at, &link_layer(address, self.key));
+            self.address_v4(at + 6)?;
         }
         Some(())
     }
 
-    fn ip(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn ip(&mut self, at: usize, wire: u32) -> Option<()> {
         match self.byte(at)? >> 4 {
-            4 => self.ipv4(at, wire, payload, key),
-            6 => self.ipv6(at, wire, payload, key),
+            4 => self.ipv4(at, wire),
+            6 => self.ipv6(at, wire),
             _ => self.keep(at, 1),
         }
     }
 
-    fn ipv4(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        const NO_OPERATION: u8 = 1;
+    fn ipv4(&mut self, at: usize, wire: u32) -> Option<()> {
         // what tells that it is no IPv4 header, or not all of it
         self.keep(at, 1)?;
         self.keep(at + 2, 2)?;
@@ -204,15 +210,12 @@ impl Rewriter {
         if first >> 4 != 4 || header < 20 || at + header > self.input.len() {
             return None;
         }
-        self.keep(at, 10)?;
-        self.address_v4(at + 12, key)?;
-        self.address_v4(at + 16, key)?;
-        self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
+        self.header_v4(at, header)?;
         let sum = Sum::default().add(self.out.get(at + 12..at + 20)?);
         let kind = self.byte(at + 9)?;
         let fragment = self.be16(at + 6)?;
         let done = if fragment & 0x3fff == 0 {
-            self.transport(kind, at + header, Around { sum, wire: rest }, payload, key)
+            self.transport(kind, at + header, Around { sum, wire: rest })
         } else {
             let ends = [at + 12, at + 16].map(|at| self.array(at).map_or(0, |a| u128::from(u32::from_be_bytes(a))));
             let end = (at + header).saturating_add(rest as usize).min(self.input.len());
@@ -221,19 +224,16 @@ impl Rewriter {
             self.fragment = Some(Fragment { datagram, at: at + header, end, offset, sum });
             None
         };
-        let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
-        self.put(at + 10, &checksum.to_be_bytes());
+        self.checksum(at + 10, at, at + header, Sum::default(), false)?;
         done
     }
 
-    fn ipv6(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn ipv6(&mut self, at: usize, wire: u32) -> Option<()> {
         self.keep(at, 1)?;
         if self.byte(at)? >> 4 != 6 || at + 40 > self.input.len() {
             return None;
         }
-        self.keep(at, 8)?;
-        self.address_v6(at + 8, key)?;
-        self.address_v6(at + 24, key)?;
+        self.header_v6(at)?;
         let sum = Sum::default().add(self.out.get(at + 8..at + 40)?);
         let mut left = match self.be16(at + 4)? {
             0 => wire.saturating_sub(40),
@@ -259,7 +259,7 @@ impl Rewriter {
                     }
                     8
                 }
-                _ => return self.transport(kind, from, Around { sum, wire: left }, payload, key),
+                _ => return self.transport(kind, from, Around { sum, wire: left }),
             };
             kind = self.byte(from)?;
             (from, left) = (from + length, left.saturating_sub(length as u32));
@@ -287,35 +287,24 @@ impl Rewriter {
     }
 
     /// What is behind IP's own headers.
-    fn transport(
-        &mut self,
-        kind: u8,
-        at: usize,
-        around: Around,
-        payload: Option<Payload<'_>>,
-        key: &Key,
-    ) -> Option<()> {
+    fn transport(&mut self, kind: u8, at: usize, around: Around) -> Option<()> {
         let end = at.saturating_add(around.wire as usize).min(self.input.len());
         let sum = around.sum.add_u32(around.wire).add_u32(u32::from(kind));
         match kind {
             protocol::TCP => {
-                let done = self.tcp(at, end, around.wire, payload);
-                self.dns_segment(at, end, key);
+                let done = self.tcp(at, end, around.wire);
+                self.dns_segment(at, end);
                 self.checksum(at + 16, at, end, sum, false)?;
                 done
             }
-            protocol::UDP => self.udp(at, end, Around { sum, ..around }, payload, key),
-            protocol::GRE => self.gre(at, end, around.wire, payload, key),
+            protocol::UDP => self.udp(at, end, Around { sum, ..around }),
+            protocol::GRE => self.gre(at, end, around.wire),
             protocol::IPV4 | protocol::IPV6 => {
                 self.enter()?;
-                if kind == protocol::IPV4 {
-                    self.ipv4(at, around.wire, payload, key)
-                } else {
-                    self.ipv6(at, around.wire, payload, key)
-                }
+                if kind == protocol::IPV4 { self.ipv4(at, around.wire) } else { self.ipv6(at, around.wire) }
             }
             protocol::ICMP | protocol::ICMPV6 => {
-                self.icmp(kind, at, end, key)?;
+                self.icmp(kind, at, end)?;
                 let sum = if kind == protocol::ICMP { Sum::default() } else { sum };
                 self.checksum(at + 2, at, end, sum, false)
             }
@@ -324,13 +313,13 @@ impl Rewriter {
                 self.keep(at + 4, 8)?;
                 let length = (usize::from(self.byte(at + 1)?) + 2) * 4;
                 let wire = around.wire.checked_sub(length as u32)?;
-                self.transport(self.byte(at)?, at + length, Around { wire, ..around }, payload, key)
+                self.transport(self.byte(at)?, at + length, Around { wire, ..around })
             }
             _ => None,
         }
     }
 
-    fn tcp(&mut self, at: usize, end: usize, wire: u32, payload: Option<Payload<'_>>) -> Option<()> {
+    fn tcp(&mut self, at: usize, end: usize, wire: u32) -> Option<()> {
         self.keep(at + 12, 1)?;
         let header = usize::from(self.byte(at + 12)? >> 4) * 4;
         if header < 20 || header as u32 > wire {
@@ -340,7 +329,7 @@ impl Rewriter {
         self.keep(at + 18, 2)?;
         self.tcp_options(at + 20, (at + header).min(end));
         let from = at + header;
-        let payload = payload.filter(|payload| payload.length > 0 && payload.at.is_none_or(|at| at == from))?;
+        let payload = self.payload.filter(|payload| payload.length > 0 && payload.at.is_none_or(|at| at == from))?;
         let out = self.out.get_mut(from..(from + payload.length).min(end))?;
         payload.edits?.apply(payload.offset, out);
         Some(())
@@ -372,16 +361,16 @@ impl Rewriter {
         }
     }
 
-    fn udp(&mut self, at: usize, end: usize, around: Around, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+    fn udp(&mut self, at: usize, end: usize, around: Around) -> Option<()> {
         self.keep(at, 6)?;
         let unchecked = self.be16(at + 6)? == 0;
         let inside = around.wire.saturating_sub(8);
         // in a tunnel that cannot be read, everything behind is zero
         let done = match self.be16(at + 2)? {
-            4789 | 4790 | 8472 => self.vxlan(at + 8, inside, payload, key),
-            6081 => self.geneve(at + 8, inside, payload, key),
+            4789 | 4790 | 8472 => self.vxlan(at + 8, inside),
+            6081 => self.geneve(at + 8, inside),
             to if to == PORT || self.be16(at)? == PORT => {
-                let done = self.dns(at + 8, end, key);
+                let done = self.dns(at + 8, end);
                 self.out.get_mut(end..)?.fill(0); // a message may claim to go on behind its end
                 done
             }
@@ -404,16 +393,32 @@ impl Rewriter {
         Some(())
     }
 
-    fn address_v4(&mut self, at: usize, key: &Key) -> Option<()> {
-        let mapped = self.addresses.v4(u32::from_be_bytes(self.array(at)?), key);
+    fn address_v4(&mut self, at: usize) -> Option<()> {
+        let mapped = self.addresses.v4(u32::from_be_bytes(self.array(at)?), self.key);
         self.put(at, &mapped.to_be_bytes());
         Some(())
     }
 
-    fn address_v6(&mut self, at: usize, key: &Key) -> Option<()> {
-        let mapped = self.addresses.v6(u128::from_be_bytes(self.array(at)?), key);
+    fn address_v6(&mut self, at: usize) -> Option<()> {
+        let mapped = self.addresses.v6(u128::from_be_bytes(self.array(at)?), self.key);
         self.put(at, &mapped.to_be_bytes());
         Some(())
+    }
+
+    /// An IPv4 header of this length but for its checksum: addresses mapped, options no-operations.
+    fn header_v4(&mut self, at: usize, length: usize) -> Option<()> {
+        const NO_OPERATION: u8 = 1;
+        self.keep(at, 10)?;
+        self.address_v4(at + 12)?;
+        self.address_v4(at + 16)?;
+        self.out.get_mut(at + 20..at + length)?.fill(NO_OPERATION);
+        Some(())
+    }
+
+    fn header_v6(&mut self, at: usize) -> Option<()> {
+        self.keep(at, 8)?;
+        self.address_v6(at + 8)?;
+        self.address_v6(at + 24)
     }
 
     /// Copies octets as they are; `None` when they are not all there.

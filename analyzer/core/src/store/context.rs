@@ -20,6 +20,21 @@ use super::tables::{
     Undelivered, Waits, take_first,
 };
 
+/// When connections are packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// Connections of a thread that stay as they are, however silent.
+    pub awake: usize,
+    /// Packets of the capture behind the last one of a connection that is packed.
+    pub silence: u32,
+}
+
+impl Default for Packing {
+    fn default() -> Self {
+        Self { awake: limits::AWAKE_CONNECTIONS, silence: limits::SILENT_PACKETS }
+    }
+}
+
 /// Which tables are wanted; totals and RPCs are always kept.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -47,6 +62,8 @@ pub struct Options {
     pub ports: Vec<u16>,
     /// The run is cut, and rows of open RPCs move to the next piece.
     pub resumes: bool,
+    /// When connections that are silent are packed, if the run is not cut.
+    pub packing: Packing,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
     /// Where durations go that are more than memory should hold.

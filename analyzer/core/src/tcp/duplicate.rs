@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 use crate::packet::{PacketDirection, Segment};
+use crate::state_fields;
 
 /// How long apart two sightings without an IPv4 identification may be, nanoseconds: without one, only closeness
 /// tells a second sighting from a second packet.
@@ -25,6 +26,7 @@ struct Sighting {
 pub struct Recent {
     upper: [u32; KEPT],
     lower: [u32; KEPT],
+    #[serde(with = "state_fields::steps")]
     times: [i64; KEPT],
     /// Of cooked captures alone.
     places: Option<Box<[u32; KEPT]>>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::at::At;
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
-use crate::state_fields;
+use crate::state_fields::{self, Steps};
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
@@ -34,9 +34,28 @@ pub struct Ack {
     pub packet: u32,
 }
 
+impl Steps for Ack {
+    fn step_from(self, before: Self) -> Self {
+        Self {
+            time: self.time.step_from(before.time),
+            offset: self.offset.step_from(before.offset),
+            packet: self.packet.step_from(before.packet),
+        }
+    }
+
+    fn step_to(self, before: Self) -> Self {
+        Self {
+            time: self.time.step_to(before.time),
+            offset: self.offset.step_to(before.offset),
+            packet: self.packet.step_to(before.packet),
+        }
+    }
+}
+
 /// The last [`limits::RECENT_ACKS`] that acknowledged something new.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Acks {
+    #[serde(with = "state_fields::steps")]
     ring: [Ack; limits::RECENT_ACKS],
     count: usize,
 }
@@ -108,9 +127,20 @@ struct Mark {
     segments: i64,
 }
 
+impl Steps for Mark {
+    fn step_from(self, before: Self) -> Self {
+        Self { end: self.end.step_from(before.end), segments: self.segments.step_from(before.segments) }
+    }
+
+    fn step_to(self, before: Self) -> Self {
+        Self { end: self.end.step_to(before.end), segments: self.segments.step_to(before.segments) }
+    }
+}
+
 /// The last [`limits::RECENT_SENT`] packets with new data. Linux counts its window in segments, whatever their length.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sent {
+    #[serde(with = "state_fields::steps")]
     ring: [Mark; limits::RECENT_SENT],
     count: usize,
     segments: i64,

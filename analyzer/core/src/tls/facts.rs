@@ -1,7 +1,6 @@
 //! What is known of a TLS connection.
 
 use super::hello::protocols;
-use super::suite::Suite;
 
 /// Facts of one TLS connection; `A` is a place in the capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,21 +88,10 @@ impl<A> Facts<A> {
         }
     }
 
-    /// The version's name.
-    pub fn version_name(&self) -> Option<&'static str> {
-        Some(match self.version? {
-            0x0300 => "SSL 3.0",
-            0x0301 => "TLS 1.0",
-            0x0302 => "TLS 1.1",
-            0x0303 => "TLS 1.2",
-            0x0304 => "TLS 1.3",
-            _ => return None,
-        })
-    }
-
-    /// The cipher suite's name, of those that can be decrypted.
-    pub fn suite_name(&self) -> Option<&'static str> {
-        Suite::find(self.suite?).map(|suite| suite.name)
+    /// What `side` sent.
+    pub(super) fn counts(&mut self, side: usize) -> &mut Counts {
+        let [first, second] = &mut self.sides;
+        if side == 0 { first } else { second }
     }
 
     /// The protocols that the client offered by ALPN.

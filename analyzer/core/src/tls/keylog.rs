@@ -11,9 +11,6 @@ use crate::limits::{TLS_KEY_LOG_CONNECTIONS, TLS_KEY_LOG_LINE};
 /// The random bytes of a ClientHello: what a key log names a connection by.
 pub type Random = [u8; 32];
 
-/// Bytes of a TLS 1.2 master secret (RFC 5246 section 8.1).
-const MASTER_LENGTH: usize = 48;
-
 /// A secret of at most 48 bytes: a TLS 1.2 master secret, or a TLS 1.3 traffic secret as long as its hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret {
@@ -140,13 +137,14 @@ impl KeyLog {
         if words.next().is_some() {
             return None;
         }
-        let Some(place) = Place::of(label) else {
+        let Some(place) = place_of(label) else {
             let is_known_form = is_label(label);
             self.unused += u64::from(is_known_form);
             return is_known_form.then_some(());
         };
         let (random, secret) = (random_from_hex(random)?, secret_from_hex(secret)?);
-        if !place.fits(&secret) {
+        // a master secret has 48 bytes (RFC 5246 section 8.1), a traffic secret as many as its hash (RFC 8446, 7.1)
+        if secret.bytes().len() != 48 && (secret.bytes().len() != 32 || label == b"CLIENT_RANDOM") {
             return None;
         }
         let mut full = self.connections.len() >= TLS_KEY_LOG_CONNECTIONS;
@@ -162,50 +160,25 @@ impl KeyLog {
             }
             Entry::Vacant(entry) => entry.insert(Secrets::default()),
         };
-        place.in_secrets(secrets).get_or_insert(secret);
+        place(secrets).get_or_insert(secret);
         Some(())
     }
 }
 
-/// Where a label's secret goes.
-#[derive(Clone, Copy)]
-enum Place {
-    Master,
-    Handshake(usize),
-    Traffic(usize),
-}
+/// Where a secret goes.
+type Place = fn(&mut Secrets) -> &mut Option<Secret>;
 
-impl Place {
-    fn of(label: &[u8]) -> Option<Self> {
-        Some(match label {
-            b"CLIENT_RANDOM" => Self::Master,
-            b"CLIENT_HANDSHAKE_TRAFFIC_SECRET" => Self::Handshake(0),
-            b"SERVER_HANDSHAKE_TRAFFIC_SECRET" => Self::Handshake(1),
-            b"CLIENT_TRAFFIC_SECRET_0" => Self::Traffic(0),
-            b"SERVER_TRAFFIC_SECRET_0" => Self::Traffic(1),
-            _ => return None,
-        })
-    }
-
-    /// A master secret has 48 bytes, a traffic secret as many as its hash (RFC 8446 section 7.1).
-    fn fits(self, secret: &Secret) -> bool {
-        match self {
-            Self::Master => secret.bytes().len() == MASTER_LENGTH,
-            Self::Handshake(_) | Self::Traffic(_) => matches!(secret.bytes().len(), 32 | 48),
-        }
-    }
-
-    fn in_secrets(self, secrets: &mut Secrets) -> &mut Option<Secret> {
-        let [[handshake_client, handshake_server], [traffic_client, traffic_server]] =
-            [&mut secrets.handshake, &mut secrets.traffic];
-        match self {
-            Self::Master => &mut secrets.master,
-            Self::Handshake(0) => handshake_client,
-            Self::Handshake(_) => handshake_server,
-            Self::Traffic(0) => traffic_client,
-            Self::Traffic(_) => traffic_server,
-        }
-    }
+/// Where a label's secret goes; `None` for a label that decryption has no use for.
+fn place_of(label: &[u8]) -> Option<Place> {
+    let place: Place = match label {
+        b"CLIENT_RANDOM" => |secrets| &mut secrets.master,
+        b"CLIENT_HANDSHAKE_TRAFFIC_SECRET" => |secrets| &mut secrets.handshake[0],
+        b"SERVER_HANDSHAKE_TRAFFIC_SECRET" => |secrets| &mut secrets.handshake[1],
+        b"CLIENT_TRAFFIC_SECRET_0" => |secrets| &mut secrets.traffic[0],
+        b"SERVER_TRAFFIC_SECRET_0" => |secrets| &mut secrets.traffic[1],
+        _ => return None,
+    };
+    Some(place)
 }
 
 /// Whether a word has the form of a label, of which programs invent further ones.

@@ -66,8 +66,6 @@ pub enum Event<'a, A> {
     },
     /// Both sides are through with the handshake; [`Facts::is_exact`] tells how well it is known.
     HandshakeComplete,
-    /// The protocol that the server chose by ALPN.
-    Alpn(&'a [u8]),
     /// An alert (RFC 8446 section 6) that was readable.
     Alert {
         /// The side that sent it.

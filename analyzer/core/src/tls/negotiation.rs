@@ -5,7 +5,7 @@ use super::direction::Stage;
 use super::handshake::Message;
 use super::hello::{ClientHello, ServerHello};
 use super::keylog::Secrets;
-use super::session::{Io, Session};
+use super::session::{Io, Out, Session};
 use super::suite::Suite;
 use super::{Event, Reason};
 
@@ -26,33 +26,27 @@ impl<A: Copy> Session<A> {
     }
 
     /// From here on nothing of `side` is decrypted.
-    pub(super) fn lose(&mut self, side: usize, reason: Reason, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    pub(super) fn lose(&mut self, side: usize, reason: Reason, at: A, io: &mut Io<'_, impl Out<A>>) {
         if self.direction(side).lost.is_none() {
             self.direction(side).lose(reason);
             io.emit(Event::Undecryptable { side, reason }, at);
         }
     }
 
-    fn lose_both(&mut self, reason: Reason, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn lose_both(&mut self, reason: Reason, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.lose(0, reason, at, io);
         self.lose(1, reason, at, io);
     }
 
     /// Takes a handshake message.
-    pub(super) fn message(
-        &mut self,
-        side: usize,
-        message: Message,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    pub(super) fn message(&mut self, side: usize, message: Message, at: A, io: &mut Io<'_, impl Out<A>>) {
         let stage = self.direction(side).stage;
         match message {
             Message::ClientHello(hello) => self.client_hello(side, hello, at, io),
             Message::ServerHello(hello) => self.server_hello(side, hello, at, io),
             Message::EncryptedExtensions(extensions) if self.is_tls13() && stage == Stage::Handshake => {
                 self.facts.early_data_accepted = Some(extensions.early_data);
-                self.alpn(extensions.alpn, at, io);
+                self.facts.alpn = Some(extensions.alpn);
             }
             Message::FullHandshake => self.full_handshake = true,
             Message::Finished if self.is_tls13() && stage == Stage::Handshake => self.finished13(side, at, io),
@@ -64,7 +58,7 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    fn client_hello(&mut self, side: usize, hello: ClientHello, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn client_hello(&mut self, side: usize, hello: ClientHello, at: A, io: &mut Io<'_, impl Out<A>>) {
         if self.facts.client.is_some_and(|client| client != side) {
             self.lose_both(Reason::HandshakeMalformed, at, io);
             return;
@@ -87,7 +81,7 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    fn server_hello(&mut self, side: usize, hello: ServerHello, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn server_hello(&mut self, side: usize, hello: ServerHello, at: A, io: &mut Io<'_, impl Out<A>>) {
         if self.facts.client == Some(side) {
             self.lose_both(Reason::HandshakeMalformed, at, io);
             return;
@@ -111,7 +105,7 @@ impl<A: Copy> Session<A> {
             if self.is_tls13() {
                 self.facts.resumed = Some(hello.resumed);
             } else {
-                self.alpn(hello.alpn, at, io);
+                self.facts.alpn = Some(hello.alpn);
             }
         }
         if self.client_random.is_some() {
@@ -124,16 +118,8 @@ impl<A: Copy> Session<A> {
         direction.hellos = direction.hellos.saturating_add(1);
     }
 
-    /// Keeps and tells the protocol that the server chose.
-    fn alpn(&mut self, protocol: Vec<u8>, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
-        if !protocol.is_empty() {
-            io.emit(Event::Alpn(&protocol), at);
-        }
-        self.facts.alpn = Some(protocol);
-    }
-
     /// Looks up the keys once both hellos are known.
-    fn establish(&mut self, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn establish(&mut self, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.established = true;
         self.suite = self.facts.suite.and_then(Suite::find).filter(|suite| suite.is_tls13() == self.is_tls13());
         let secrets = self.client_random.and_then(|random| io.decryptor.secrets(&random));
@@ -163,7 +149,7 @@ impl<A: Copy> Session<A> {
         secrets: Option<&Secrets>,
         reason: Reason,
         at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
+        io: &mut Io<'_, impl Out<A>>,
     ) {
         let role = self.role(side);
         let suite = self.suite;
@@ -194,7 +180,7 @@ impl<A: Copy> Session<A> {
         Opener::tls13(suite, self.direction(side).secret.as_ref()?)
     }
 
-    fn finished13(&mut self, side: usize, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn finished13(&mut self, side: usize, at: A, io: &mut Io<'_, impl Out<A>>) {
         let opener = self.application_keys(side);
         let has_keys = opener.is_some();
         self.direction(side).rekey(Stage::Application, opener);
@@ -209,13 +195,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Notes one side's Finished, whose place is not always known, and the end of the handshake.
-    pub(super) fn finished(
-        &mut self,
-        side: usize,
-        place: Option<A>,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    pub(super) fn finished(&mut self, side: usize, place: Option<A>, at: A, io: &mut Io<'_, impl Out<A>>) {
         if std::mem::replace(&mut self.direction(side).finished, true) {
             return;
         }
@@ -233,7 +213,7 @@ impl<A: Copy> Session<A> {
 
     /// TLS 1.2: what follows in this direction is encrypted. TLS 1.3 sends it for the sake of middleboxes (RFC 8446
     /// appendix D.4).
-    pub(super) fn change_cipher_spec(&mut self, side: usize, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    pub(super) fn change_cipher_spec(&mut self, side: usize, at: A, io: &mut Io<'_, impl Out<A>>) {
         if !self.established || self.is_tls13() {
             return;
         }
@@ -256,7 +236,7 @@ impl<A: Copy> Session<A> {
         Opener::tls12(self.suite?, &master, &client, &server, role)
     }
 
-    fn key_update(&mut self, side: usize, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn key_update(&mut self, side: usize, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.counts(side).key_updates += 1;
         let hash = self.suite.map(|suite| suite.hash);
         let direction = self.direction(side);

@@ -3,8 +3,8 @@
 use crate::limits::{TLS_OPEN_FAILURES, TLS_SEQUENCE_STEPS, TLS_TRIAL_RECORDS, TLS13_RECORD_LENGTH};
 
 use super::direction::{Seek, Stage};
-use super::record::{HEADER_LENGTH, Record, kind};
-use super::session::{Io, Session, alert};
+use super::record::{HEADER_LENGTH, Record, kind, split_whole};
+use super::session::{Io, Out, Session, alert};
 use super::{Event, Reason};
 
 /// Octets of an encrypted alert in TLS 1.3: two, their type, and a tag of sixteen (RFC 8446 sections 5.2 and 6).
@@ -12,6 +12,47 @@ use super::{Event, Reason};
 pub const ALERT_LENGTH: usize = 19;
 
 impl<A: Copy> Session<A> {
+    /// Opens the records of application data that are whole in `bytes`, which needs no state between packets: as a rule
+    /// all. What is left begins with a record of another kind, or one that does not open.
+    #[inline]
+    pub(super) fn open_whole<'b>(
+        &mut self,
+        side: usize,
+        bytes: &'b [u8],
+        at: A,
+        io: &mut Io<'_, impl Out<A>>,
+    ) -> &'b [u8] {
+        let Self { directions: [first, second], facts, .. } = self;
+        let direction = if side == 0 { first } else { second };
+        let is_usual =
+            direction.stage == Stage::Application && direction.seek.is_none() && direction.framer.is_between();
+        let Some(opener) = direction.opener.as_ref().filter(|_| is_usual) else { return bytes };
+        let Some(mut buffer) = io.decryptor.take_buffer() else { return bytes };
+        let counts = facts.counts(side);
+        let mut left = bytes;
+        while let Some((header, body, rest)) = split_whole(left)
+            && header.kind() == kind::APPLICATION_DATA
+            && body.len() <= TLS13_RECORD_LENGTH
+        {
+            buffer.clear();
+            buffer.extend_from_slice(body);
+            let Some(opened) = opener.open(&header.0, direction.sequence, &mut buffer) else { break };
+            if opened.kind != kind::APPLICATION_DATA {
+                break;
+            }
+            direction.sequence = direction.sequence.wrapping_add(1);
+            direction.failures = 0;
+            counts.records += 1;
+            counts.bytes += (HEADER_LENGTH + body.len()) as u64;
+            counts.opened += 1;
+            counts.plaintext += opened.bytes.len() as u64;
+            io.emit(Event::Data { side, bytes: opened.bytes, first: at }, at);
+            left = rest;
+        }
+        io.decryptor.give_buffer(buffer);
+        left
+    }
+
     /// Takes an encrypted record.
     pub(super) fn protected(
         &mut self,
@@ -19,7 +60,7 @@ impl<A: Copy> Session<A> {
         record: &Record<A>,
         body: Option<&mut [u8]>,
         at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
+        io: &mut Io<'_, impl Out<A>>,
     ) {
         if !self.is_tls13() && record.header.kind() == kind::HANDSHAKE {
             // The first encrypted message of TLS 1.2 is Finished (RFC 5246 section 7.4.9).
@@ -35,7 +76,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// A record for which there are no keys.
-    fn closed(&mut self, side: usize, record: &Record<A>, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn closed(&mut self, side: usize, record: &Record<A>, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.counts(side).closed += 1;
         if !self.established {
             self.lose(side, Reason::HandshakeMissing, at, io);
@@ -51,14 +92,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Opens a record with the sequence number that is due.
-    fn open(
-        &mut self,
-        side: usize,
-        record: &Record<A>,
-        body: &mut [u8],
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn open(&mut self, side: usize, record: &Record<A>, body: &mut [u8], at: A, io: &mut Io<'_, impl Out<A>>) {
         let direction = self.direction(side);
         let sequence = direction.sequence;
         let opened = direction.opener.as_ref().and_then(|opener| opener.open(&record.header.0, sequence, body));
@@ -82,15 +116,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Takes the content of a record.
-    fn content(
-        &mut self,
-        side: usize,
-        kind: u8,
-        bytes: &[u8],
-        first: A,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn content(&mut self, side: usize, kind: u8, bytes: &[u8], first: A, at: A, io: &mut Io<'_, impl Out<A>>) {
         let stage = self.direction(side).stage;
         let counts = self.counts(side);
         counts.opened += 1;
@@ -107,7 +133,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// A record under the current keys whose content is lost.
-    fn missing(&mut self, side: usize, record: &Record<A>, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn missing(&mut self, side: usize, record: &Record<A>, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.counts(side).closed += 1;
         let direction = self.direction(side);
         let length = record.length().saturating_sub(direction.opener.as_ref().map_or(0, |opener| opener.overhead()));
@@ -133,13 +159,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// TLS 1.3: waits for the first record of application data, as the end of the handshake cannot be seen.
-    pub(super) fn seek_application(
-        &mut self,
-        side: usize,
-        width: u64,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    pub(super) fn seek_application(&mut self, side: usize, width: u64, at: A, io: &mut Io<'_, impl Out<A>>) {
         let opener = self.application_keys(side);
         if opener.is_none() {
             self.lose(side, Reason::NoKeys, at, io);
@@ -151,13 +171,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// A record boundary is found again after `skipped` bytes of records.
-    pub(super) fn seek_after_gap(
-        &mut self,
-        side: usize,
-        skipped: u64,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    pub(super) fn seek_after_gap(&mut self, side: usize, skipped: u64, at: A, io: &mut Io<'_, impl Out<A>>) {
         let direction = self.direction(side);
         let Some(opener) = &direction.opener else { return };
         // No record is shorter than its header and protection.
@@ -176,14 +190,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Tries the sequence numbers that are possible.
-    fn seek(
-        &mut self,
-        side: usize,
-        record: &Record<A>,
-        body: &mut [u8],
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn seek(&mut self, side: usize, record: &Record<A>, body: &mut [u8], at: A, io: &mut Io<'_, impl Out<A>>) {
         let direction = self.direction(side);
         let (Some(seek), Some(opener)) = (direction.seek, direction.opener.take()) else { return };
         let sealed = body.to_vec(); // an attempt leaves nothing of the body
@@ -209,7 +216,7 @@ impl<A: Copy> Session<A> {
         self.not_found(side, seek, at, io);
     }
 
-    fn not_found(&mut self, side: usize, seek: Seek, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn not_found(&mut self, side: usize, seek: Seek, at: A, io: &mut Io<'_, impl Out<A>>) {
         let records = seek.records.saturating_sub(1);
         if records > 0 {
             self.direction(side).seek = Some(Seek { records, ..seek });
@@ -220,15 +227,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// The sequence goes on after `step` records that are lost.
-    fn found(
-        &mut self,
-        side: usize,
-        seek: Seek,
-        step: u64,
-        overhead: u64,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn found(&mut self, side: usize, seek: Seek, step: u64, overhead: u64, at: A, io: &mut Io<'_, impl Out<A>>) {
         let direction = self.direction(side);
         direction.seek = None;
         direction.failures = 0;

@@ -124,6 +124,11 @@ impl<A: Copy> Framer<A> {
         if self.need > 0 { Step::Partial } else { Step::Record(self.finish(at)) }
     }
 
+    /// Whether no record is begun.
+    pub fn is_between(&self) -> bool {
+        self.have == 0
+    }
+
     /// Bytes of the record that is being read which have not come; 0 between records.
     pub fn owed(&self) -> usize {
         match self.have {
@@ -162,6 +167,14 @@ impl<A: Copy> Framer<A> {
         let done = std::mem::replace(self, Self::new());
         Record { header: done.header, body: done.body, whole: !done.damaged, first }
     }
+}
+
+/// The record at the front of `bytes`, if it is whole in them: its header, its body, and what follows.
+pub fn split_whole(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
+    let (header, rest) = bytes.split_first_chunk()?;
+    let header = Header(*header);
+    let (body, rest) = rest.split_at_checked(header.length()?)?;
+    Some((header, body, rest))
 }
 
 /// Takes at most `length` bytes off the front of `rest`.

@@ -29,6 +29,11 @@ pub struct Session<A> {
     pub(super) full_handshake: bool,
 }
 
+/// Takes events.
+pub trait Out<A>: FnMut(Event<'_, A>, A) {}
+
+impl<A, F: FnMut(Event<'_, A>, A)> Out<A> for F {}
+
 /// What everything here works with: shared memory and the receiver of events.
 pub(super) struct Io<'a, F> {
     pub decryptor: &'a mut Decryptor,
@@ -38,7 +43,7 @@ pub(super) struct Io<'a, F> {
 impl<F> Io<'_, F> {
     pub fn emit<A>(&mut self, event: Event<'_, A>, at: A)
     where
-        F: FnMut(Event<'_, A>, A),
+        F: Out<A>,
     {
         (self.out)(event, at);
     }
@@ -77,14 +82,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Takes the next bytes of `side` (0 or 1, whichever the client is), all carried by the packet of `at`.
-    pub fn feed(
-        &mut self,
-        side: usize,
-        bytes: &[u8],
-        at: A,
-        decryptor: &mut Decryptor,
-        out: &mut impl FnMut(Event<'_, A>, A),
-    ) {
+    pub fn feed(&mut self, side: usize, bytes: &[u8], at: A, decryptor: &mut Decryptor, out: &mut impl Out<A>) {
         let io = &mut Io { decryptor, out };
         self.run(side, bytes, at, io);
         self.let_go(io);
@@ -92,21 +90,14 @@ impl<A: Copy> Session<A> {
 
     /// Bytes of `side` are missing from the capture. A gap (of any length) before the first byte says that the capture
     /// begins within the connection.
-    pub fn gap(
-        &mut self,
-        side: usize,
-        length: u64,
-        at: A,
-        decryptor: &mut Decryptor,
-        out: &mut impl FnMut(Event<'_, A>, A),
-    ) {
+    pub fn gap(&mut self, side: usize, length: u64, at: A, decryptor: &mut Decryptor, out: &mut impl Out<A>) {
         let io = &mut Io { decryptor, out };
         self.pass(side, length, at, io);
         self.let_go(io);
     }
 
     /// The connection is over: what still waits is told as far as possible, and shared memory returned.
-    pub fn finish(&mut self, at: A, decryptor: &mut Decryptor, out: &mut impl FnMut(Event<'_, A>, A)) {
+    pub fn finish(&mut self, at: A, decryptor: &mut Decryptor, out: &mut impl Out<A>) {
         let io = &mut Io { decryptor, out };
         for side in 0..2 {
             self.direction(side).waived = true;
@@ -130,8 +121,7 @@ impl<A: Copy> Session<A> {
     }
 
     pub(super) fn counts(&mut self, side: usize) -> &mut super::Counts {
-        let [first, second] = &mut self.facts.sides;
-        if side == 0 { first } else { second }
+        self.facts.counts(side)
     }
 
     /// Whether what follows this side's hello cannot be read before the other side's.
@@ -141,7 +131,7 @@ impl<A: Copy> Session<A> {
         direction.hellos > others && direction.hellos <= MOST_HELLOS && !direction.waived
     }
 
-    fn run(&mut self, side: usize, mut rest: &[u8], at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn run(&mut self, side: usize, mut rest: &[u8], at: A, io: &mut Io<'_, impl Out<A>>) {
         while !rest.is_empty() {
             if self.direction(side).deaf || self.must_wait(side) && self.hold(side, Ok(rest), at, io) {
                 return;
@@ -149,6 +139,10 @@ impl<A: Copy> Session<A> {
             if self.direction(side).search.is_some() {
                 rest = self.search(side, rest, at, io);
                 continue;
+            }
+            rest = self.open_whole(side, rest, at, io);
+            if rest.is_empty() {
+                return;
             }
             let direction = self.direction(side);
             let opener = direction.opener.as_ref();
@@ -166,7 +160,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Passes missing bytes.
-    fn pass(&mut self, side: usize, length: u64, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn pass(&mut self, side: usize, length: u64, at: A, io: &mut Io<'_, impl Out<A>>) {
         if self.direction(side).deaf || self.must_wait(side) && self.hold(side, Err(length), at, io) {
             return;
         }
@@ -204,7 +198,15 @@ impl<A: Copy> Session<A> {
     }
 
     /// Goes on with what need not wait any more.
-    fn let_go(&mut self, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    #[inline]
+    fn let_go(&mut self, io: &mut Io<'_, impl Out<A>>) {
+        if self.directions.iter().any(|direction| direction.held.is_some()) {
+            self.replay(io);
+        }
+    }
+
+    #[cold]
+    fn replay(&mut self, io: &mut Io<'_, impl Out<A>>) {
         // What one side held may end the other's waiting, once for each hello.
         for side in [0, 1].into_iter().cycle().take(2 * (usize::from(MOST_HELLOS) + 1)) {
             if self.must_wait(side) {
@@ -221,14 +223,7 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    fn begin_search(
-        &mut self,
-        side: usize,
-        passed: u64,
-        reason: Reason,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn begin_search(&mut self, side: usize, passed: u64, reason: Reason, at: A, io: &mut Io<'_, impl Out<A>>) {
         self.counts(side).resyncs += 1;
         let direction = self.direction(side);
         direction.reader = Default::default();
@@ -244,13 +239,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Searches a record boundary; what is to be read after it.
-    fn search<'b>(
-        &mut self,
-        side: usize,
-        bytes: &'b [u8],
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) -> &'b [u8] {
+    fn search<'b>(&mut self, side: usize, bytes: &'b [u8], at: A, io: &mut Io<'_, impl Out<A>>) -> &'b [u8] {
         let (step, later) = bytes.split_at(bytes.len().min(TLS_RESYNC_STEP));
         let Some(mut search) = self.direction(side).search.take() else { return bytes };
         let Some((boundary, taken)) = search.push(step, at) else {
@@ -268,7 +257,7 @@ impl<A: Copy> Session<A> {
         mut search: Search<A>,
         boundary: super::record_search::Boundary,
         at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
+        io: &mut Io<'_, impl Out<A>>,
     ) {
         let skipped = search.skipped.saturating_add(boundary.begin as u64);
         search.held.drop_front(boundary.begin);
@@ -288,7 +277,7 @@ impl<A: Copy> Session<A> {
         io.decryptor.give_buffer(search.held.into_buffer());
     }
 
-    fn record(&mut self, side: usize, mut record: Record<A>, at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+    fn record(&mut self, side: usize, mut record: Record<A>, at: A, io: &mut Io<'_, impl Out<A>>) {
         let counts = self.counts(side);
         counts.records += 1;
         counts.bytes += (super::record::HEADER_LENGTH + record.length()) as u64;
@@ -306,14 +295,7 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    fn plain(
-        &mut self,
-        side: usize,
-        record: &Record<A>,
-        body: Option<&[u8]>,
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    fn plain(&mut self, side: usize, record: &Record<A>, body: Option<&[u8]>, at: A, io: &mut Io<'_, impl Out<A>>) {
         match (record.header.kind(), body) {
             (kind::CHANGE_CIPHER_SPEC, _) => self.change_cipher_spec(side, at, io),
             (kind::ALERT, Some(body)) => alert(side, body, at, io),
@@ -336,13 +318,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Takes the content of a handshake record.
-    pub(super) fn messages(
-        &mut self,
-        side: usize,
-        mut bytes: &[u8],
-        at: A,
-        io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
-    ) {
+    pub(super) fn messages(&mut self, side: usize, mut bytes: &[u8], at: A, io: &mut Io<'_, impl Out<A>>) {
         let mut reader = std::mem::take(&mut self.direction(side).reader);
         while let Some(message) = reader.next(&mut bytes) {
             self.message(side, message, at, io);
@@ -352,7 +328,7 @@ impl<A: Copy> Session<A> {
 }
 
 /// Tells an alert: a level and a description.
-pub(super) fn alert<A>(side: usize, body: &[u8], at: A, io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>) {
+pub(super) fn alert<A>(side: usize, body: &[u8], at: A, io: &mut Io<'_, impl Out<A>>) {
     if let &[level, description] = body {
         io.emit(Event::Alert { side, level, description }, at);
     }

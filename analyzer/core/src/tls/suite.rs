@@ -45,16 +45,14 @@ impl Hash {
 pub struct Suite {
     /// Its number in IANA's registry of TLS cipher suites.
     pub id: u16,
-    /// Its name there.
-    pub name: &'static str,
     /// How records are protected.
     pub cipher: Cipher,
     /// How keys are derived.
     pub hash: Hash,
 }
 
-const fn suite(id: u16, name: &'static str, cipher: Cipher, hash: Hash) -> Suite {
-    Suite { id, name, cipher, hash }
+const fn suite(id: u16, cipher: Cipher, hash: Hash) -> Suite {
+    Suite { id, cipher, hash }
 }
 
 use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
@@ -62,20 +60,20 @@ use Hash::{Sha256, Sha384};
 
 /// Sources: RFC 8446 appendix B.4 (0x13..), RFC 5288 (0x00..), RFC 5289 (0xc0..), RFC 7905 (0xcc..).
 const SUITES: [Suite; 14] = [
-    suite(0x1301, "TLS_AES_128_GCM_SHA256", Aes128Gcm, Sha256),
-    suite(0x1302, "TLS_AES_256_GCM_SHA384", Aes256Gcm, Sha384),
-    suite(0x1303, "TLS_CHACHA20_POLY1305_SHA256", ChaCha20Poly1305, Sha256),
-    suite(0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Aes128Gcm, Sha256),
-    suite(0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Aes256Gcm, Sha384),
-    suite(0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Aes128Gcm, Sha256),
-    suite(0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", Aes256Gcm, Sha384),
-    suite(0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", ChaCha20Poly1305, Sha256),
-    suite(0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", ChaCha20Poly1305, Sha256),
-    suite(0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", ChaCha20Poly1305, Sha256),
-    suite(0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", Aes128Gcm, Sha256),
-    suite(0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", Aes256Gcm, Sha384),
-    suite(0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", Aes128Gcm, Sha256),
-    suite(0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", Aes256Gcm, Sha384),
+    suite(0x1301, Aes128Gcm, Sha256),        // TLS_AES_128_GCM_SHA256
+    suite(0x1302, Aes256Gcm, Sha384),        // TLS_AES_256_GCM_SHA384
+    suite(0x1303, ChaCha20Poly1305, Sha256), // TLS_CHACHA20_POLY1305_SHA256
+    suite(0xc02b, Aes128Gcm, Sha256),        // TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+    suite(0xc02c, Aes256Gcm, Sha384),        // TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+    suite(0xc02f, Aes128Gcm, Sha256),        // TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+    suite(0xc030, Aes256Gcm, Sha384),        // TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+    suite(0xcca8, ChaCha20Poly1305, Sha256), // TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+    suite(0xcca9, ChaCha20Poly1305, Sha256), // TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
+    suite(0xccaa, ChaCha20Poly1305, Sha256), // TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+    suite(0x009c, Aes128Gcm, Sha256),        // TLS_RSA_WITH_AES_128_GCM_SHA256
+    suite(0x009d, Aes256Gcm, Sha384),        // TLS_RSA_WITH_AES_256_GCM_SHA384
+    suite(0x009e, Aes128Gcm, Sha256),        // TLS_DHE_RSA_WITH_AES_128_GCM_SHA256
+    suite(0x009f, Aes256Gcm, Sha384),        // TLS_DHE_RSA_WITH_AES_256_GCM_SHA384
 ];
 
 impl Suite {

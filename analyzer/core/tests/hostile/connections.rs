@@ -1,6 +1,7 @@
 //! Connections without end.
 
 use grpcdiag_core::limits;
+use grpcdiag_core::store::context::{Options, Packing};
 
 use crate::flood::*;
 use crate::memory::*;
@@ -123,6 +124,23 @@ fn connections_in_use_are_bounded_too() {
     assert_eq!(outcome.cx.rpcs.len(), count as usize);
     assert!(outcome.cx.rpcs.duration_ns.iter().all(|&ns| ns >= 0));
     assert_eq!(outcome.told("too many open connections: those idle longest are not followed further"), 4_000);
+}
+
+/// Open connections that are silent are packed, whatever they have begun.
+#[test]
+fn silent_connections_are_small() {
+    const COUNT: u32 = 20_000;
+    let measured = Measured::begin();
+    let packing = Packing { awake: 0, silence: 0 };
+    let mut flood = Flood::with(Options { packing, ..Options::default() });
+    let opening = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/a.B/C")].concat();
+    for host in 0..COUNT {
+        (flood.host, flood.next) = (0x0a00_0000 + host, [1_000, 5_000]);
+        flood.handshake();
+        flood.send(CLIENT, &opening);
+    }
+    measured.assert_below(COUNT as usize * 2 * KB);
+    assert_eq!(flood.finish().finished.connections.len(), COUNT as usize);
 }
 
 /// Each a ClientHello that never ends, of the longest that is kept.

@@ -1,6 +1,6 @@
-//! Two threads find what one finds.
+//! Two threads find what one finds, also where every connection is packed after each of its segments.
 
-use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::context::{Context, Options, Packing};
 use grpcdiag_core::store::only::{Only, Range};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -12,7 +12,10 @@ use crate::support::{Recorded, analyse, captures, difference, name, packets_of};
 /// What two threads find otherwise than one.
 fn differs(packets: &[Recorded]) -> Option<String> {
     let run = |threads| analyse(packets, Options { threads, ..Options::default() });
-    difference(run(2), run(1))
+    let packing = Packing { awake: 0, silence: 0 };
+    let packed = |threads| analyse(packets, Options { threads, packing, ..Options::default() });
+    let found = difference(packed(2), run(1)).map(|difference| format!("packed: {difference}"));
+    difference(run(2), run(1)).or(found)
 }
 
 #[test]

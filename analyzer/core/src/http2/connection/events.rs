@@ -7,15 +7,13 @@ use crate::store::context::Context;
 
 use super::application::Application;
 use super::detect::Http1Head;
-use super::reading::Reading;
+use super::reading::Parser;
 use super::state::{End, Http2};
 use super::watch::Watch;
 
 /// A whole header block on a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderBlock<'a, Summary> {
-    /// Who sent it.
-    pub side: usize,
     /// The stream.
     pub stream: u32,
     /// What its fields say.
@@ -24,8 +22,6 @@ pub struct HeaderBlock<'a, Summary> {
     pub end_stream: bool,
     /// The first byte of its first frame.
     pub first: At,
-    /// The last byte of its last frame.
-    pub last: At,
 }
 
 /// A field of a header block, with its meaning.
@@ -42,46 +38,33 @@ pub trait Events: Application {
     fn block_ends(h2: &mut Http2<Self>, block: Self::Block, whole: bool, cx: &mut Context) -> Self::Summary;
 
     /// A whole header block.
-    fn headers(h2: &mut Http2<Self>, block: &HeaderBlock<'_, Self::Summary>, reading: &mut Reading<'_>);
+    fn headers<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, block: &HeaderBlock<'_, Self::Summary>);
 
     /// DATA of a stream, without padding.
-    fn data<W: Watch<Self> + ?Sized>(
-        h2: &mut Http2<Self>,
-        side: usize,
-        slot: u32,
-        data: &[u8],
-        at: At,
-        reading: &mut Reading<'_>,
-        watch: &mut W,
-    );
+    fn data<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, slot: u32, data: &[u8]);
 
     /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream if they show that
     /// it has to be.
-    fn late_data<W: Watch<Self> + ?Sized>(
-        h2: &mut Http2<Self>,
-        side: usize,
-        header: FrameHeader,
-        octets: &[u8],
-        reading: &mut Reading<'_>,
-        watch: &mut W,
-    ) -> u32;
+    fn late_data<W>(parser: &mut Parser<'_, Self, W>, header: FrameHeader, octets: &[u8]) -> u32
+    where
+        W: Watch<Self> + ?Sized;
 
     /// `length` bytes of a stream's DATA are not in the capture.
-    fn data_lacks(h2: &mut Http2<Self>, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>);
+    fn data_lacks<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, slot: u32, length: u32);
 
-    /// END_STREAM of `side` on stream `id`.
-    fn end_stream(h2: &mut Http2<Self>, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>);
+    /// END_STREAM on stream `id`.
+    fn end_stream<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, id: u32, slot: u32);
 
-    /// RST_STREAM of `side` on stream `id`, with an error code.
-    fn reset(h2: &mut Http2<Self>, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>);
+    /// RST_STREAM on stream `id`, with an error code.
+    fn reset<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, id: u32, code: u32);
 
-    /// The server accepted an upgrade to h2c at `at`: the HTTP/1.1 request `head`, whose first byte is `first`, is stream 1,
-    /// half-closed by the client (RFC 7540 section 3.2).
-    fn upgraded(h2: &mut Http2<Self>, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>);
+    /// The server accepted an upgrade to h2c: the HTTP/1.1 request `head`, whose first byte is `first`, is stream 1, half-closed
+    /// by the client (RFC 7540 section 3.2).
+    fn upgraded<W: Watch<Self> + ?Sized>(parser: &mut Parser<'_, Self, W>, head: &Http1Head, first: At);
 
     /// Frames of any stream are missing up to `until`.
     fn doubt(h2: &mut Http2<Self>, until: At);
 
     /// The connection or the capture ends before stream `id`.
-    fn end_open_stream(h2: &mut Http2<Self>, id: u32, end: End, at: At, reading: &mut Reading<'_>);
+    fn end_open_stream(parser: &mut Parser<'_, Self, ()>, id: u32, end: End);
 }

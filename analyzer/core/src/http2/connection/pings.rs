@@ -2,15 +2,15 @@
 
 use crate::at::At;
 use crate::http2::frame::goaway::Goaway;
-use crate::http2::frame::header::FrameType;
+use crate::http2::frame::header::{FrameHeader, FrameType, flag};
 use crate::http2::frame::ping::Purpose;
+use crate::http2::observe::implementation::Implementation;
 use crate::limits;
-use crate::store::context::Context;
 use crate::store::tables::{GoawayRow, PingRow};
 
 use super::application::Application;
-use super::side::GoawaySeen;
-use super::state::Http2;
+use super::reading::Parser;
+use super::side::{GoawaySeen, Side};
 
 /// A PING this soon after DATA of the peer answers it: 2 ms.
 const ANSWERS_DATA: i64 = 2_000_000;
@@ -20,77 +20,70 @@ const SILENCE: i64 = 1_000_000_000;
 /// Characters kept of a GOAWAY's debug text.
 const REASON: usize = 80;
 
-/// A PING of `side`, or its acknowledgement.
-pub(in crate::http2) fn ping<A: Application>(
-    h2: &mut Http2<A>,
-    side: usize,
-    is_ack: bool,
-    payload: [u8; 8],
-    at: At,
-    cx: &mut Context,
-) {
-    let mut row = PingRow {
-        connection: h2.connection,
-        direction: h2.direction(side),
-        packet: at.packet,
-        time_ns: at.time,
-        ack: u8::from(is_ack),
-        open_rpcs: h2.application.open(),
-        ..PingRow::default()
-    };
-    if is_ack {
-        h2.sides[side].habits.ping_ack();
-        return h2.policy.keep(row, cx);
-    }
-    let purpose = purpose(h2, side, payload, at);
-    row.purpose = purpose as u8;
-    h2.sides[side].habits.ping(purpose);
-    if side == h2.client {
-        let server_frames = h2.sides[1 - side].habits.rpc_frames();
-        row.strikes = h2.policy.ping(at.time, row.open_rpcs, server_frames);
-    }
-    h2.policy.keep(row, cx);
-}
-
-/// What a PING is for, by its payload, else by its time: estimators answer DATA, keepalive breaks a silence.
-fn purpose<A: Application>(h2: &Http2<A>, side: usize, payload: [u8; 8], at: At) -> Purpose {
-    match Purpose::from_payload(payload) {
-        Some(purpose) => purpose,
-        None => {
-            let peer = &h2.sides[1 - side];
-            let since = at.time.saturating_sub(peer.frame_first().time);
-            match peer.last_kind() {
-                FrameType::DATA if since <= ANSWERS_DATA => Purpose::Bdp,
-                _ if since >= SILENCE => Purpose::Keepalive,
-                _ => Purpose::Unknown,
-            }
-        }
-    }
-}
-
-/// A GOAWAY of `side`: the PINGs before it may be why.
-pub(in crate::http2) fn goaway<A: Application>(
-    h2: &mut Http2<A>,
-    side: usize,
-    frame: &Goaway<'_>,
-    at: At,
-    cx: &mut Context,
-) {
-    h2.sides[side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
-    h2.policy.write_recent(h2.connection, cx);
-    if cx.goaways.len() < limits::GOAWAYS + limits::ROWS_AHEAD {
-        let reason = cx.goaway_reason(&text(frame.debug_data));
-        cx.goaways.push(GoawayRow {
+impl<A: Application, W: ?Sized> Parser<'_, A, W> {
+    /// A PING, or its acknowledgement.
+    pub(super) fn note_ping(&mut self, header: FrameHeader, payload: [u8; 8]) {
+        let (h2, side, at) = (&mut *self.h2, self.side, self.at);
+        let is_ack = header.has(flag::ACK);
+        let mut row = PingRow {
             connection: h2.connection,
             direction: h2.direction(side),
             packet: at.packet,
             time_ns: at.time,
-            code: frame.error_code,
-            last_stream: frame.last_stream,
-            reason,
+            ack: u8::from(is_ack),
             open_rpcs: h2.application.open(),
-        });
+            ..PingRow::default()
+        };
+        if is_ack {
+            h2.sides[side].habits.ping_ack();
+            h2.sides[side].pinged = None;
+        } else {
+            let purpose = find_purpose(&h2.sides[1 - side], payload, at);
+            row.purpose = purpose as u8;
+            h2.sides[side].habits.ping(purpose);
+            if side == h2.client {
+                let server_frames = h2.sides[1 - side].habits.rpc_frames();
+                row.strikes = h2.policy.ping(at.time, row.open_rpcs, server_frames);
+            }
+            h2.sides[1 - side].pinged.get_or_insert(at);
+            if h2.sides[side].implementation == Implementation::Unknown {
+                h2.sides[side].implementation = Implementation::from_ping(payload);
+            }
+        }
+        h2.policy.keep(row, self.cx);
     }
+
+    /// A GOAWAY: the PINGs before it may be why.
+    pub(super) fn note_goaway(&mut self, frame: &Goaway<'_>) {
+        let (h2, cx) = (&mut *self.h2, &mut *self.cx);
+        h2.sides[self.side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
+        h2.policy.write_recent(h2.connection, cx);
+        if cx.goaways.len() < limits::GOAWAYS + limits::ROWS_AHEAD {
+            let reason = cx.goaway_reason(&text(frame.debug_data));
+            cx.goaways.push(GoawayRow {
+                connection: h2.connection,
+                direction: h2.direction(self.side),
+                packet: self.at.packet,
+                time_ns: self.at.time,
+                code: frame.error_code,
+                last_stream: frame.last_stream,
+                reason,
+                open_rpcs: h2.application.open(),
+            });
+        }
+    }
+}
+
+/// What a PING is for, by its payload, else by its time: estimators answer DATA of the peer, keepalive breaks a silence.
+fn find_purpose<A: Application>(peer: &Side<A>, payload: [u8; 8], at: At) -> Purpose {
+    Purpose::from_payload(payload).unwrap_or_else(|| {
+        let since = at.time.saturating_sub(peer.frame_first().time);
+        match peer.last_kind() {
+            FrameType::DATA if since <= ANSWERS_DATA => Purpose::Bdp,
+            _ if since >= SILENCE => Purpose::Keepalive,
+            _ => Purpose::Unknown,
+        }
+    })
 }
 
 /// Debug data as far as it is words: a reason is, anything else is not shown.

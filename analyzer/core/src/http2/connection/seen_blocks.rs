@@ -9,10 +9,10 @@ const REMEMBERED: usize = 24;
 pub(in crate::http2) struct SeenBlocks<S>([Option<Box<SeenBlock<S>>>; 4]);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct SeenBlock<S> {
+pub(in crate::http2) struct SeenBlock<S> {
     octets: Octets,
     table_changes: u64,
-    summary: S,
+    pub(in crate::http2) summary: S,
 }
 
 /// At most [`REMEMBERED`] octets as words, which are compared without a call, and their number.
@@ -55,16 +55,23 @@ impl<S: Copy> SeenBlocks<S> {
         self.0.get_mut((block.len() ^ usize::from(last)) % slots)
     }
 
+    /// Takes out what is known of a block, for [`put_back`](Self::put_back): it is too large to be copied.
     #[inline]
-    pub(in crate::http2) fn find(&mut self, block: &[u8], table_changes: u64) -> Option<S> {
+    pub(in crate::http2) fn take(&mut self, block: &[u8], table_changes: u64) -> Option<Box<SeenBlock<S>>> {
         let octets = octets(block)?;
-        let seen = self.slot(block)?.as_ref()?;
-        (seen.table_changes == table_changes && seen.octets == octets).then_some(seen.summary)
+        self.slot(block)?.take_if(|seen| seen.table_changes == table_changes && seen.octets == octets)
+    }
+
+    #[inline]
+    pub(in crate::http2) fn put_back(&mut self, block: &[u8], seen: Box<SeenBlock<S>>) {
+        if let Some(slot) = self.slot(block) {
+            *slot = Some(seen);
+        }
     }
 
     pub(in crate::http2) fn remember(&mut self, block: &[u8], table_changes: u64, summary: S) {
-        if let (Some(octets), Some(seen)) = (octets(block), self.slot(block)) {
-            *seen = Some(Box::new(SeenBlock { octets, table_changes, summary }));
+        if let Some(octets) = octets(block) {
+            self.put_back(block, Box::new(SeenBlock { octets, table_changes, summary }));
         }
     }
 }

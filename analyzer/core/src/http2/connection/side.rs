@@ -148,6 +148,11 @@ impl<A: Application> std::fmt::Debug for Side<A> {
 }
 
 impl<A: Application> Side<A> {
+    /// Keeps the classes of HPACK's static table where `like` does.
+    pub fn share_static_table(&mut self, like: &Decoder<A::Fields>) {
+        self.hpack.share_static_table(like);
+    }
+
     /// Overwrites the values in its HPACK table.
     pub fn forget_values(&mut self) {
         self.hpack.forget_values();

@@ -219,10 +219,6 @@ impl<A: Application> Http2<A> {
         }
     }
 
-    pub(crate) fn take_upgrade(&mut self) -> Option<Box<detect::Http1Head>> {
-        self.upgrade.take()
-    }
-
     /// `side` begins as HTTP/2 does. When both do, the capture holds all of it, though not TCP's opening: a client's
     /// preface is its first octets, and SETTINGS are the first frame of either side (RFC 9113 section 3.4).
     #[cold]

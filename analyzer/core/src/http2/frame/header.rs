@@ -226,6 +226,7 @@ impl FrameHeader {
 
 /// Splits padding off the payload of a DATA, HEADERS or PUSH_PROMISE frame; `None` when the frame is not padded.
 /// A pad length that reaches beyond the payload is a connection error PROTOCOL_ERROR (sections 6.1, 6.2, 6.6).
+#[inline]
 pub fn strip_padding<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), FrameError> {
     if !header.has(flag::PADDED) {
         return Ok((payload, None));

@@ -15,6 +15,7 @@ pub struct Headers<'a> {
 }
 
 /// Parses a whole payload.
+#[inline]
 pub fn parse<'a>(header: &FrameHeader, payload: &'a [u8]) -> Result<Headers<'a>, FrameError> {
     let (content, padding) = strip_padding(header, payload)?;
     if !header.has(flag::PRIORITY) {

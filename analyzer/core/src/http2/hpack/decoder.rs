@@ -73,6 +73,11 @@ impl<C: Classifier> Decoder<C> {
         self.aside.iter().flat_map(|aside| aside.classes()).for_each(show);
     }
 
+    /// Keeps the classes of the static table where `like` does, which has the same ones.
+    pub fn share_static_table(&mut self, like: &Self) {
+        self.tables.share_static_classes(&like.tables);
+    }
+
     fn with_tables(tables: Tables<C::Class>) -> Self {
         Self {
             tables,

@@ -39,6 +39,11 @@ impl<Class: Copy> Tables<Class> {
         }
     }
 
+    /// Keeps the classes of the static table where `like` does.
+    pub fn share_static_classes(&mut self, like: &Self) {
+        self.static_classes = Arc::clone(&like.static_classes);
+    }
+
     /// The classes of all entries.
     pub fn classes(&self) -> impl Iterator<Item = Class> {
         self.static_classes.iter().copied().chain(self.dynamic.classes())

@@ -19,10 +19,7 @@ fn check(bytes: &[u8], original_len: u32) {
                 assert!(segment.payload_len <= on_the_wire.max(65_535));
                 assert!(segment.payload.len() <= bytes.len());
             }
-            Outcome::Malformed(malformed) => {
-                assert!(malformed.offset <= bytes.len() as u32);
-                assert!(!malformed.to_string().is_empty());
-            }
+            Outcome::Malformed(malformed) => assert!(malformed.offset <= bytes.len() as u32),
             _ => {}
         }
     }

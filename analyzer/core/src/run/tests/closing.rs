@@ -33,9 +33,9 @@ fn a_server_that_closes_makes_open_rpcs_unavailable() {
         capture.add(reply(flags, from_server(0), from_client(end), &[]));
         let closed = capture.time;
         let seen = capture.finish();
-        assert_eq!((seen.connections.closed_by[0], seen.connections.closed_time_ns[0]), (1, closed), "{flags}");
-        assert_eq!((seen.status(0), seen.cx.rpcs.flags[0] & 1), (Some("UNAVAILABLE"), 1), "{flags}");
-        assert_eq!(seen.cx.rpcs.duration_ns[0], MS, "{flags}: from the request to the end");
+        assert_eq!((seen.connections.closed_by[0], seen.connections.closed_time_ns[0]), (1, closed), "{flags:?}");
+        assert_eq!((seen.status(0), seen.cx.rpcs.flags[0] & 1), (Some("UNAVAILABLE"), 1), "{flags:?}");
+        assert_eq!(seen.cx.rpcs.duration_ns[0], MS, "{flags:?}: from the request to the end");
     }
 }
 

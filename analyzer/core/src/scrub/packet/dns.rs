@@ -5,7 +5,7 @@ use crate::limits::DNS_RECORDS;
 use crate::packet::dns::{Message, POINTER, PORT, messages};
 
 use super::super::replace::Key;
-use super::Rewriter;
+use super::Walk;
 
 /// Labels that gRPC's resolvers put in front of names (gRFC A2, gRFC A26), which are nobody's.
 const KNOWN: [&[u8]; 3] = [b"_grpc_config", b"_grpclb", b"_tcp"];
@@ -13,23 +13,23 @@ const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// Labels up to this length are permuted: drawn ones would often be alike.
 const SHORT: usize = 2;
 
-impl Rewriter {
+impl Walk<'_> {
     /// The message from `at` to `end`; what is no message stays zero.
-    pub(super) fn dns(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+    pub(super) fn dns(&mut self, at: usize, end: usize) -> Option<()> {
         Message::parse(self.input.get(at..end)?)?;
         self.keep(at, 12)?;
         let records: usize = [6, 8, 10].into_iter().filter_map(|field| self.be16(at + field)).map(usize::from).sum();
-        let mut next = self.dns_name(at + 12, key)?;
+        let mut next = self.dns_name(at + 12)?;
         self.keep(next, 4)?;
         next += 4;
         for _ in 0..records.min(DNS_RECORDS) {
-            next = self.dns_record(next, key)?;
+            next = self.dns_record(next)?;
         }
         Some(())
     }
 
     /// The messages of a TCP segment from or to a DNS server.
-    pub(super) fn dns_segment(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+    pub(super) fn dns_segment(&mut self, at: usize, end: usize) -> Option<()> {
         let from = at + usize::from(self.byte(at + 12)? >> 4) * 4;
         if self.be16(at)? != PORT && self.be16(at + 2)? != PORT {
             return None;
@@ -41,7 +41,7 @@ impl Rewriter {
             let (begin, behind) = (next + 2, next + 2 + length);
             if Message::parse(self.input.get(begin..behind)?).is_some() {
                 self.keep(next, 2)?;
-                let _ = self.dns(begin, behind, key);
+                let _ = self.dns(begin, behind);
                 self.out.get_mut(behind..end)?.fill(0); // a message may claim to go on behind its end
             }
             next = behind;
@@ -50,20 +50,20 @@ impl Rewriter {
     }
 
     /// A record that begins at `at`; where the next one does.
-    fn dns_record(&mut self, at: usize, key: &Key) -> Option<usize> {
-        let fixed = self.dns_name(at, key)?;
+    fn dns_record(&mut self, at: usize) -> Option<usize> {
+        let fixed = self.dns_name(at)?;
         self.keep(fixed, 4)?;
         let length = self.keep16(fixed + 8)?;
         match (self.be16(fixed)?, length) {
-            (1, 4) => self.address_v4(fixed + 10, key)?,
-            (28, 16) => self.address_v6(fixed + 10, key)?,
+            (1, 4) => self.address_v4(fixed + 10)?,
+            (28, 16) => self.address_v6(fixed + 10)?,
             _ => {}
         }
         Some(fixed + 10 + usize::from(length))
     }
 
     /// A name that begins at `at`; what is behind it.
-    fn dns_name(&mut self, mut at: usize, key: &Key) -> Option<usize> {
+    fn dns_name(&mut self, mut at: usize) -> Option<usize> {
         loop {
             let length = self.byte(at)?;
             self.keep(at, 1)?;
@@ -72,7 +72,7 @@ impl Rewriter {
                 return Some(at + 2);
             }
             let whole = at + 1..at + 1 + usize::from(length);
-            let label = replace_label(self.input.get(whole.clone())?, key);
+            let label = replace_label(self.input.get(whole.clone())?, self.key);
             self.put(whole.start, &label);
             at = whole.end;
             if length == 0 {
@@ -101,6 +101,7 @@ fn replace_label(label: &[u8], key: &Key) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rewriter;
     use super::*;
 
     #[test]

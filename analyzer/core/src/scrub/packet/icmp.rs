@@ -4,56 +4,49 @@ use crate::packet::icmp::{PACKET_TOO_BIG, UNREACHABLE, UNREACHABLE_V6};
 use crate::packet::protocol;
 
 use super::super::checksum::Sum;
-use super::super::replace::Key;
-use super::Rewriter;
+use super::Walk;
 
 /// Ports and sequence number.
 const QUOTED_TCP: usize = 8;
 
-impl Rewriter {
-    pub(super) fn icmp(&mut self, kind: u8, at: usize, end: usize, key: &Key) -> Option<()> {
+impl Walk<'_> {
+    pub(super) fn icmp(&mut self, kind: u8, at: usize, end: usize) -> Option<()> {
         self.keep(at, 2)?;
         // what is no quoted header before the packet's end is zeroed
         let _ = match (kind, self.byte(at)?) {
-            (protocol::ICMP, UNREACHABLE) => self.keep(at + 4, 4).and_then(|()| self.quoted_v4(at + 8, end, key)),
+            (protocol::ICMP, UNREACHABLE) => self.keep(at + 4, 4).and_then(|()| self.quoted_v4(at + 8, end)),
             (protocol::ICMPV6, UNREACHABLE_V6 | PACKET_TOO_BIG) => {
-                self.keep(at + 4, 4).and_then(|()| self.quoted_v6(at + 8, end, key))
+                self.keep(at + 4, 4).and_then(|()| self.quoted_v6(at + 8, end))
             }
             _ => None,
         };
         Some(())
     }
 
-    fn quoted_v4(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
-        const NO_OPERATION: u8 = 1;
+    fn quoted_v4(&mut self, at: usize, end: usize) -> Option<()> {
         let header = usize::from(self.byte(at)? & 15) * 4;
         if self.byte(at)? >> 4 != 4 || header < 20 || at + header + QUOTED_TCP > end {
             return None;
         }
-        self.keep(at, 10)?;
-        self.address_v4(at + 12, key)?;
-        self.address_v4(at + 16, key)?;
-        self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
-        let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
-        self.put(at + 10, &checksum.to_be_bytes());
+        self.header_v4(at, header)?;
+        self.checksum(at + 10, at, at + header, Sum::default(), false)?;
         let is_tcp = self.byte(at + 9)? == protocol::TCP && self.be16(at + 6)? & 0x3fff == 0;
         if is_tcp { self.keep(at + header, QUOTED_TCP) } else { None }
     }
 
-    fn quoted_v6(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+    fn quoted_v6(&mut self, at: usize, end: usize) -> Option<()> {
         if self.byte(at)? >> 4 != 6 || at + 40 + QUOTED_TCP > end {
             return None;
         }
-        self.keep(at, 8)?;
-        self.address_v6(at + 8, key)?;
-        self.address_v6(at + 24, key)?;
+        self.header_v6(at)?;
         if self.byte(at + 6)? == protocol::TCP { self.keep(at + 40, QUOTED_TCP) } else { None }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::super::replace::Key;
+    use super::super::Rewriter;
     use crate::packet::{Dissector, Outcome};
 
     const RAW: u32 = 101;

@@ -1,6 +1,6 @@
 //! What whole recordings decrypt to, and what is told without keys.
 
-use crate::tls::Reason;
+use crate::tls::{Reason, Suite};
 
 use super::DECRYPTABLE;
 use super::support::{Recording, Told};
@@ -33,7 +33,7 @@ fn the_begin_of_a_grpc_connection() {
         assert!(told.plain[side].len() > 700, "{}", told.plain[side].len());
         assert!(recording.plain[side].starts_with(&told.plain[side]), "side {side} differs from tshark");
     }
-    assert_eq!(told.facts.suite_name(), Some("TLS_AES_128_GCM_SHA256"));
+    assert_eq!(told.facts.suite, Some(0x1301));
     assert_eq!(told.facts.alpn.as_deref(), Some(&b"h2"[..]));
 }
 
@@ -42,20 +42,20 @@ fn versions_suites_and_protocols() {
     let facts = |name: &str| {
         let facts = run(name).facts;
         assert_eq!(facts.offers().collect::<Vec<_>>()[0], b"h2", "{name}");
-        (facts.version_name().unwrap(), facts.suite.unwrap(), facts.alpn.clone(), facts.resumed, facts.retried)
+        (facts.version.unwrap(), facts.suite.unwrap(), facts.alpn.clone(), facts.resumed, facts.retried)
     };
     let h2 = Some(b"h2".to_vec());
     let full = Some(false);
-    assert_eq!(facts("tls12-ecdhe-ecdsa-aes128"), ("TLS 1.2", 0xc02b, h2.clone(), full, false));
-    assert_eq!(facts("tls12-ecdhe-rsa-aes256"), ("TLS 1.2", 0xc030, h2.clone(), full, false));
-    assert_eq!(facts("tls12-ecdhe-ecdsa-chacha20"), ("TLS 1.2", 0xcca9, h2.clone(), full, false));
-    assert_eq!(facts("tls12-rsa-aes128"), ("TLS 1.2", 0x009c, h2.clone(), full, false));
-    assert_eq!(facts("tls12-resumed"), ("TLS 1.2", 0xc02b, h2.clone(), Some(true), false));
-    assert_eq!(facts("tls13-aes128"), ("TLS 1.3", 0x1301, h2.clone(), full, false));
-    assert_eq!(facts("tls13-aes256"), ("TLS 1.3", 0x1302, h2.clone(), full, false));
-    assert_eq!(facts("tls13-chacha20"), ("TLS 1.3", 0x1303, h2.clone(), full, false));
-    assert_eq!(facts("tls13-resumed"), ("TLS 1.3", 0x1302, h2.clone(), Some(true), false));
-    assert_eq!(facts("tls13-hello-retry"), ("TLS 1.3", 0x1302, h2, full, true));
+    assert_eq!(facts("tls12-ecdhe-ecdsa-aes128"), (0x0303, 0xc02b, h2.clone(), full, false));
+    assert_eq!(facts("tls12-ecdhe-rsa-aes256"), (0x0303, 0xc030, h2.clone(), full, false));
+    assert_eq!(facts("tls12-ecdhe-ecdsa-chacha20"), (0x0303, 0xcca9, h2.clone(), full, false));
+    assert_eq!(facts("tls12-rsa-aes128"), (0x0303, 0x009c, h2.clone(), full, false));
+    assert_eq!(facts("tls12-resumed"), (0x0303, 0xc02b, h2.clone(), Some(true), false));
+    assert_eq!(facts("tls13-aes128"), (0x0304, 0x1301, h2.clone(), full, false));
+    assert_eq!(facts("tls13-aes256"), (0x0304, 0x1302, h2.clone(), full, false));
+    assert_eq!(facts("tls13-chacha20"), (0x0304, 0x1303, h2.clone(), full, false));
+    assert_eq!(facts("tls13-resumed"), (0x0304, 0x1302, h2.clone(), Some(true), false));
+    assert_eq!(facts("tls13-hello-retry"), (0x0304, 0x1302, h2, full, true));
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn without_keys() {
 fn a_suite_that_cannot_be_decrypted() {
     let told = run("tls12-cbc");
     assert_eq!((told.lost(0), told.lost(1)), (vec![Reason::SuiteUnsupported], vec![Reason::SuiteUnsupported]));
-    assert_eq!((told.facts.suite, told.facts.suite_name()), (Some(0xc023), None));
+    assert_eq!(told.facts.suite, Some(0xc023));
+    assert_eq!(Suite::find(0xc023), None);
     assert!(told.has("HandshakeComplete") && told.facts.keys_found && told.facts.is_exact);
     assert_eq!(told.facts.alpn.as_deref(), Some(&b"h2"[..]));
 }

@@ -1,0 +1,49 @@
+//! Packs connections that have been silent for long: thousands of open ones take a fraction of the memory.
+
+use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
+
+use crate::connection::Connection;
+
+/// A connection as it is saved, compressed.
+#[derive(Debug)]
+pub struct Packed {
+    octets: Box<[u8]>,
+    last_packet: u32,
+}
+
+impl Packed {
+    /// The number of its last packet.
+    pub fn last_packet(&self) -> u32 {
+        self.last_packet
+    }
+}
+
+/// Packs and unpacks the connections of a thread.
+#[derive(Debug, Default)]
+pub struct Packer {
+    /// The first connection that was packed: others have much in common with it.
+    dictionary: Vec<u8>,
+    room: Vec<u8>,
+}
+
+impl Packer {
+    /// Packs a connection; `None` if it holds what cannot be saved.
+    pub fn pack(&mut self, connection: &Connection) -> Option<Packed> {
+        if !connection.can_be_packed() {
+            return None;
+        }
+        self.room.clear();
+        self.room = postcard::to_extend(connection, std::mem::take(&mut self.room)).ok()?;
+        if self.dictionary.is_empty() {
+            self.dictionary = self.room.clone();
+        }
+        let octets = compress_prepend_size_with_dict(&self.room, &self.dictionary).into_boxed_slice();
+        Some(Packed { octets, last_packet: connection.last_packet() })
+    }
+
+    /// Unpacks a connection; `None` never happens, because it was packed here.
+    pub fn unpack(&self, packed: &Packed) -> Option<Box<Connection>> {
+        let octets = decompress_size_prepended_with_dict(&packed.octets, &self.dictionary).ok()?;
+        postcard::from_bytes(&octets).ok()
+    }
+}
