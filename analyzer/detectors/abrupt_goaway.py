@@ -2,10 +2,12 @@
 
 What it finds
 -------------
-Restarts and limits that cost calls. A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new
-calls, and, a round trip later, a second one with the last stream that the server works on. Without the first step,
-calls that are on their way are refused. If the server also closes at once, calls that it had accepted are lost. The
-report says how many calls were refused, and how many were lost.
+Calls fail when a server restarts, or when a connection reaches the server's limit on its age or its calls. The server
+sent one GOAWAY and closed, so calls on their way were refused, and calls that it had accepted were lost.
+
+A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new calls, and, a round trip later, a
+second one with the last stream that the server works on. The report says how many calls were refused, and how many were
+lost.
 
 How it is decided
 -----------------

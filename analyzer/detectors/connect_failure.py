@@ -2,11 +2,13 @@
 
 What it finds
 -------------
-Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN), a
-router or host answered the SYN with an ICMP error, or no answer came. Or the set-up failed later: a TLS alert, an
-answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a ClientHello, a server that closed the connection or
-sent nothing, a client that closed during the TLS handshake, a server that refused the client right after it. It also
-finds names that DNS did not resolve in a capture without RPCs.
+The client reports UNAVAILABLE, and no call reaches the server: its attempts to connect fail. The report says how each
+of them failed.
+
+The server refused the connection (RST for the SYN), a router or host answered the SYN with an ICMP error, or no answer
+came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a
+ClientHello, a server that closed the connection or sent nothing, a client that closed during the TLS handshake, a
+server that refused the client right after it. It also finds names that DNS did not resolve in a capture without RPCs.
 
 How it is decided
 -----------------

@@ -2,8 +2,11 @@
 
 What it finds
 -------------
-A container or service with a CPU limit (`cpu.max`, `limits.cpu` of Kubernetes) that uses it up. The kernel then stops
-all its threads until the next period, by default up to 100 ms. Packets show pauses, as of garbage collection.
+Calls pause for up to 100 ms, again and again, although the host seems to have processor time left. A container or
+service used up its CPU limit (`cpu.max`, `limits.cpu` of Kubernetes), and the kernel stopped all its threads until the
+next period.
+
+In the packets alone this looks like garbage collection.
 
 How it is decided
 -----------------

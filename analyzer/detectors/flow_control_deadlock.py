@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-RPCs that cannot go on because an HTTP/2 window of zero stays at zero. The receiver's TCP acknowledged every byte, but
-its application does not read the stream, or its library lost credit. The report says which window it is, who should
-refill it, and since when.
+RPCs stop in the middle of a message and do not go on until their deadline. An HTTP/2 window is used up, and no
+WINDOW_UPDATE comes.
+
+The receiver's TCP acknowledged every byte, but its application does not read the stream, or its library lost credit.
+The report says which window it is, who should refill it, and since when.
 
 How it is decided
 -----------------

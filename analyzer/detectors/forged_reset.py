@@ -2,8 +2,10 @@
 
 What it finds
 -------------
-Firewalls, NAT gateways, load balancers and filters end connections with a RST in the name of one end. That end does not
-know about it, so its log shows nothing. The report says which packets give the device away.
+Connections are reset, and neither end says in its log that it did so. A firewall, NAT gateway, load balancer or filter
+sent the RST in the name of one end.
+
+The report says which packets give the device away.
 
 How it is decided
 -----------------

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-A stream counts against `SETTINGS_MAX_CONCURRENT_STREAMS` until both sides ended it (RFC 9113 section 5.1.2). Clients
-that get the server's trailers and forget the stream leak it: the connection fills with streams that nobody uses, until
-no further call can begin. The report says how many there are, since when, and how far the limit is.
+After some time, no further call begins on a connection, although all its calls have ended. The client leaks streams: it
+gets the server's trailers and forgets the stream without ending its own side.
+
+Such a stream counts against `SETTINGS_MAX_CONCURRENT_STREAMS` until both sides ended it (RFC 9113 section 5.1.2). The
+report says how many there are, since when, and how far the limit is.
 
 How it is decided
 -----------------

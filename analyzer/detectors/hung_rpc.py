@@ -2,8 +2,8 @@
 
 What it finds
 -------------
-Calls that nobody ends. The report says which side has to act, since when, and whether that side is alive otherwise: it
-sent packets on the same connection meanwhile.
+A call hangs: it began, others of its method ended long ago, and nothing ends it. The report says which side has to act,
+since when, and whether that side sent packets on the same connection meanwhile.
 
 How it is decided
 -----------------

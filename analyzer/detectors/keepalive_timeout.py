@@ -2,8 +2,10 @@
 
 What it finds
 -------------
-Keepalive closes a connection when a PING is not acknowledged in time. If that time is shorter than the round trip, it
-closes healthy connections, and their RPCs fail. The report compares the time with the round trip.
+Connections close while both ends are healthy, and their RPCs fail with UNAVAILABLE. A side waited for the
+acknowledgement of its keepalive PING for less time than the round trip, and gave the connection up.
+
+The report compares the time with the round trip.
 
 How it is decided
 -----------------

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-A client has several addresses for a service, and sends most of its RPCs to one. `pick_first`, the default policy of
-gRPC, does that: it connects to one address. A balancer of TCP connections does it as well, because a channel keeps one
-connection for all its RPCs. The report counts the RPCs by server.
+One server is busy while the others have little to do. The client knows several addresses of the service, and sends most
+of its RPCs to one of them.
+
+`pick_first`, the default policy of gRPC, does that: it connects to one address. A balancer of TCP connections does it
+as well, because a channel keeps one connection for all its RPCs. The report counts the RPCs by server.
 
 How it is decided
 -----------------

@@ -2,8 +2,8 @@
 
 What it finds
 -------------
-A client or server whose threads wait for each other: a lock around a stub, a logger, an allocator, or an interpreter
-with a global lock. More threads or connections then make nothing faster.
+More threads or connections make nothing faster, and processors have time left. Threads of the client or the server wait
+for each other: for a lock around a stub, a logger, an allocator, or for an interpreter with a global lock.
 
 How it is decided
 -----------------

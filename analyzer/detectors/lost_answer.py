@@ -2,9 +2,10 @@
 
 What it finds
 -------------
-Calls whose answer never came in full, though nobody reports an error: RST_STREAM with the code NO_ERROR takes the
-place of the trailers. The server may have done the work. Clients report INTERNAL or UNKNOWN, and often the server's
-log shows a success.
+Clients report INTERNAL or UNKNOWN, while the server's log often shows a success. The server reset the stream with the
+code NO_ERROR where its trailers should have come, so the answer never arrived in full.
+
+The server may have done the work.
 
 How it is decided
 -----------------

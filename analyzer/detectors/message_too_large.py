@@ -2,9 +2,10 @@
 
 What it finds
 -------------
-Calls that failed because a message was larger than the limit of the end that receives it, 4 MiB by default in most
-implementations. The caller sees RESOURCE_EXHAUSTED, also where the client itself refused the response. On the wire such
-a client resets the stream, so without this finding the calls look as if they had been cancelled.
+Calls fail with RESOURCE_EXHAUSTED as soon as their message is large. The end that receives it has a limit, 4 MiB by
+default in most implementations.
+
+A client that refuses a response resets the stream, so on the wire such calls look as if they had been cancelled.
 
 How it is decided
 -----------------

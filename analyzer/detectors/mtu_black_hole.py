@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Paths that drop packets above a size while the sender does not learn it: an MTU black hole. Small calls work, and the
-first large message stops its connection for good. TCP repeats the same full segment, and all bytes behind it wait. The
-report says which size was lost, which size arrived, and how long RPCs waited.
+Small calls work, and the first large message stops its connection for good. The path drops packets above a size, and
+the sender does not learn it.
+
+TCP retransmits the same full segment, and all bytes behind it wait. The report says which size was lost, which size
+arrived, and how long RPCs waited.
 
 How it is decided
 -----------------

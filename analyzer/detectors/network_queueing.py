@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Packets took much longer on the path than its minimum, without a break: a link was full, and its queue was never empty
-("bufferbloat"). Everything that shares the link waits in that queue, small calls too. A server that takes long does
-not look like that.
+All calls over a link become slow together, small ones too. The link was full, and packets waited in its queue, which
+was never empty ("bufferbloat").
+
+Packets then take much longer on the path than its minimum, without a break. A server that takes long does not look like
+that.
 
 How it is decided
 -----------------

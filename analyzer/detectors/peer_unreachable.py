@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Connections that are dead without a FIN or RST. One side retransmits what it sent, with growing gaps, and not a single
-packet of its peer comes any more. The peer's host, its network or something on the path is gone. The report says since
-when, who noticed, and how long RPCs waited for nothing.
+Calls wait until their deadline, and no error comes. One side retransmits what it sent, with growing gaps, and not a
+single packet of its peer comes any more.
+
+The peer's host, its network or something on the path is gone, without a FIN or RST. The report says since when, who
+noticed, and how long RPCs waited for nothing.
 
 How it is decided
 -----------------

@@ -2,8 +2,8 @@
 
 What it finds
 -------------
-A host whose threads are ready to work and do not run: its processors run other threads of the same command, or other
-processes. The packets alone show a slow client or a slow server.
+Calls are slow, and in the packets alone the client or the server seems to be slow. Its threads were ready to send and
+did not run: the host's processors ran other threads of the same command, or other processes.
 
 How it is decided
 -----------------

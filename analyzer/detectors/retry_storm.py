@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Clients that send failed calls again, so often that the retries are a large part of all requests. A server in trouble
-gets more load by them, not less. The report says how many attempts a call takes, how long clients wait between them,
-and how many calls failed in the end.
+A server in trouble gets more requests than its clients have calls. Clients retry failed calls so often that the retries
+are a large part of all requests.
+
+The report says how many attempts a call takes, how long clients wait between them, and how many calls failed in the
+end.
 
 How it is decided
 -----------------

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Connections whose first RPC began right after a long set-up, and the step that took the time: DNS lookups, earlier
-attempts that failed with the back-off between them, SYNs that were retransmitted, the TLS handshake, or a server that
-sent its SETTINGS late. The time of an RPC begins with its first packet, so no RPC's duration shows this time.
+The first call on a new connection is slow for its caller, and its time on the wire does not show it. The set-up of the
+connection took long: DNS lookups, earlier attempts that failed with the back-off between them, SYNs that were
+retransmitted, the TLS handshake, or a server that sent its SETTINGS late.
+
+The time of an RPC begins with its first packet. The report says which step took the time.
 
 How it is decided
 -----------------

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-RPCs that failed after the same silence, or after the same duration, though they ended at different moments. A timer of
-the server or of a proxy ends streams like that: nginx's `grpc_read_timeout`, HAProxy's `timeout server`, Envoy's
-`stream_idle_timeout` and route timeout. The report gives the time, how equal it is, and the settings with that default.
+RPCs fail after the same duration, or after the same silence, though they began at different moments. A timer of the
+server or of a proxy ends them: nginx's `grpc_read_timeout`, HAProxy's `timeout server`, Envoy's `stream_idle_timeout`
+and route timeout.
+
+The report gives the time, how equal it is, and the settings with that default.
 
 How it is decided
 -----------------
