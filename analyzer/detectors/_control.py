@@ -133,6 +133,6 @@ def show_second(tables: Tables, direction: int, kind: str, what: str) -> Iterato
 def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
     """Yield the first and the last packet of a connection, between which `what` was counted."""
     c = tables.connections
-    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first packet of the connection: {what}")
+    yield _shared.show_packet(c, "first_packet", row, f"first packet of the connection: {what}")
     length = _shared.milliseconds(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))
-    yield Evidence(int(c.last_packet[row]), int(c.last_time_ns[row]), f"its last packet, {length} later")
+    yield _shared.show_packet(c, "last_packet", row, f"its last packet, {length} later")

@@ -94,11 +94,7 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
         number = int(counts[best])
         if number >= max(limits.drained, limits.drained_share * len(connections)) and values[best] > 1:
             return Drained(
-                int(values[best]),
-                0,
-                number,
-                len(connections),
-                _software.recognise_server(tables, connections.tolist()),
+                int(values[best]), 0, number, len(connections), _software.recognise_server(tables, connections.tolist())
             )
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)

@@ -17,22 +17,10 @@ from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import (
-    _congestion,
-    _shared,
-    _stalls,
-    capture_quality,
-    loss_recovery,
-)
-from . import (
-    connection_churn as churn,
-)
-from . import (
-    receive_window_stall as receive,
-)
-from . import (
-    slow_start_after_idle as restart,
-)
+from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
+from . import connection_churn as churn
+from . import receive_window_stall as receive
+from . import slow_start_after_idle as restart
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -204,9 +204,10 @@ def show_gaps(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
     most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][:examples]
     for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
         start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
-        yield Evidence(
-            int(idles.before_packet[one]),
-            int(idles.before_time_ns[one]),
+        yield _shared.show_packet(
+            idles,
+            "before_packet",
+            one,
             "the last outstanding response: nothing is in flight and no RPC waits for the server"
             + _describe_way(start - int(idles.before_time_ns[one])),
         )

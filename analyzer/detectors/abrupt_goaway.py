@@ -247,7 +247,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
 def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
     g, goaway = tables.goaways, _draining.find_last_goaways(tables)[connection]
     what = f"GOAWAY NO_ERROR of the server on connection {connection}, last stream {g.last_stream[goaway]}"
-    yield Evidence(int(g.packet[goaway]), int(g.time_ns[goaway]), what)
+    yield _shared.show_packet(g, "packet", goaway, what)
     mine = rows[tables.rpcs.connection[rows] == connection]
     yield _failures.began(tables, int(mine[-1]))
 

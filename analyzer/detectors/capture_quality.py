@@ -57,6 +57,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS, may_have_rpcs, still_encrypted
 from ..tables import DIRECTIONS, Counts, Mask, Tables
+from ._shared import show_packet
 
 ID = "capture-quality"
 
@@ -69,11 +70,7 @@ def _write_figure(analysis: Analysis) -> str:
     )
 
 
-ABOUT = About(
-    example="recorded/truncated.pcap",
-    figure=_write_figure,
-    one_direction=True,
-)
+ABOUT = About(example="recorded/truncated.pcap", figure=_write_figure, one_direction=True)
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -275,8 +272,8 @@ def _find_places(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
     if problem.name in ("missing_bytes", "truncated_packets", "undecoded_bytes"):
         for row in range(min(2, len(rows.packet))):
             kind = tables.problem_kinds[rows.kind[row]]
-            yield Evidence(int(rows.packet[row]), int(rows.time_ns[row]), kind)
+            yield show_packet(rows, "packet", row, kind)
     for connection in problem.connections[:2].tolist():
         ends = f"{tables.client(connection)} to {tables.server(connection)}"
         what = f"first packet of connection {connection} ({ends}); {problem.text}"
-        yield Evidence(int(table.first_packet[connection]), int(table.first_time_ns[connection]), what)
+        yield show_packet(table, "first_packet", connection, what)

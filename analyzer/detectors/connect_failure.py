@@ -61,7 +61,7 @@ from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
 from . import _attempts, _figures, _icmp, _lookups
-from ._shared import distinct, milliseconds, quality_allows
+from ._shared import distinct, milliseconds, quality_allows, show_packet
 
 ID = "connect-failure"
 ABOUT = About(
@@ -225,7 +225,7 @@ def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
 def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     c, s = tables.connections, tables.setups
     ends = f"{tables.client(row)} to {tables.server(row)}"
-    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of {ends}: connection {row}")
+    yield show_packet(c, "first_packet", row, f"SYN of {ends}: connection {row}")
     what = _attempts.describe(tables, row, kind)
     if kind == "unreachable":
         for error in _icmp.find_errors(tables, row, 0, 0, too_big=False)[: _attempts.REPORTS]:

@@ -67,7 +67,7 @@ from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _draining, _known_texts, _software
 from . import _failures as common
-from ._shared import distinct, host, milliseconds, quality_allows
+from ._shared import distinct, host, milliseconds, quality_allows, show_packet
 
 _Closer = Literal["client", "server", "unseen", "forgotten"]
 """Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
@@ -339,7 +339,7 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
             f"GOAWAY {_name_code(tables, row)}, last stream {goaways.last_stream[row]}, "
             f"{count(int(goaways.open_rpcs[row]), 'RPC')} open"
         )
-        yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
+        yield show_packet(goaways, "packet", row, what)
     if end.lost:
         yield common.began(tables, end.lost[0])
         closer = _find_closer(tables, end.connection)
@@ -374,9 +374,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             **({"age_p50_ns": int(np.median(ages))} if len(ages) else {}),
         },
         evidence=tuple(
-            Evidence(
-                int(goaways.packet[row]), int(goaways.time_ns[row]), f"GOAWAY {_name_code(tables, row)} from the server"
-            )
+            show_packet(goaways, "packet", row, f"GOAWAY {_name_code(tables, row)} from the server")
             for row in rows[: limits.examples]
         ),
         explanation=text,

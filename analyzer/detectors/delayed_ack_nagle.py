@@ -49,10 +49,7 @@ from ..tables import Tables
 from . import _figures, _shared, _stalls
 
 ID = "delayed-ack-nagle"
-ABOUT = About(
-    example="recorded/lab/delayed-ack-nagle.pcap",
-    figure=_figures.blocked_time("delayed_ack"),
-)
+ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=_figures.blocked_time("delayed_ack"))
 Limits = _stalls.StallLimits
 
 

@@ -51,11 +51,7 @@ from ..tables.durations import clip_ns
 from . import _figures, _shared, _unanswered
 
 ID = "flow-control-deadlock"
-ABOUT = About(
-    example="recorded/wild/window-deadlock.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-)
+ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", figure=_figures.nothing_seen, precedence=1)
 
 _ENDS = ("the end", "the client closed the connection", "the client reset the stream")
 _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}
@@ -165,11 +161,9 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield Evidence(
-        int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last bytes; the {window} is used up ({where})"
-    )
+    yield _shared.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
     what = f"{receiver} is still there, but gives no credit"
-    yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
+    yield _shared.show_packet(o, "heard_packet", row, what)
 
 
 def _list_remedies(receiver: str) -> tuple[Remedy, ...]:

@@ -104,10 +104,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         title=f"{resets} in the name of {sides} "
         + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
         severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
-        confidence=_shared.lower(
-            "high" if far else "medium",
-            _shared.quality_allows(tables),
-        ),
+        confidence=_shared.lower("high" if far else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={
             "resets": len(rows),
@@ -165,11 +162,11 @@ def _show_reset(tables: Tables, row: int) -> Iterator[Evidence]:
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     if c.own_packet[row]:
         what = f"the last bytes of {side} before it, TTL {c.most_ttl[row]}"
-        yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), what)
+        yield _shared.show_packet(c, "own_packet", row, what)
     what = f"RST in the name of {side}, TTL {c.ttl[row]}"
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), what)
+    yield _shared.show_packet(c, "packet", row, what)
     if c.later_packets[row]:
-        yield Evidence(int(c.later_packet[row]), int(c.later_time_ns[row]), f"{side} goes on after its supposed RST")
+        yield _shared.show_packet(c, "later_packet", row, f"{side} goes on after its supposed RST")
 
 
 def _list_remedies(side: str) -> tuple[Remedy, ...]:

@@ -38,7 +38,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
 from . import _figures, _shared, _unanswered
 
@@ -100,9 +100,10 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "share_of_limit": share,
         },
         evidence=tuple(
-            Evidence(
-                int(turns.half_closed_packet[row]),
-                int(turns.half_closed_time_ns[row]),
+            _shared.show_packet(
+                turns,
+                "half_closed_packet",
+                row,
                 f"the server ends the first of {turns.half_closed[row]:,} streams that the client never ends "
                 f"(connection {row})",
             )

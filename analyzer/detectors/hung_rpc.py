@@ -55,10 +55,7 @@ from . import _failures, _figures, _shared, _unanswered
 
 ID = "hung-rpc"
 ABOUT = About(
-    example="recorded/wild/hung-rpc.pcap.zst",
-    figure=_figures.nothing_seen,
-    caused_by=("mtu-black-hole",),
-    precedence=2,
+    example="recorded/wild/hung-rpc.pcap.zst", figure=_figures.nothing_seen, caused_by=("mtu-black-hole",), precedence=2
 )
 
 _SIDES = (CAUSES.index("client"), CAUSES.index("server"))
@@ -219,12 +216,10 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"{name} begins ({where})")
     if o.last_packet[row] != o.first_packet[row]:
-        yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last packet ({where})")
+        yield _shared.show_packet(o, "last_packet", row, f"its last packet ({where})")
     if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
         side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
-        yield Evidence(
-            int(o.heard_packet[row]), int(o.heard_time_ns[row]), f"{side} is still there, but sends nothing of it"
-        )
+        yield _shared.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing of it")
 
 
 def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:

@@ -269,9 +269,9 @@ def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
         return
     c, row = tables.closings, cut.row
     side = _shared.host(tables, cut.connection, int(c.direction[row]))
-    yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), f"the last bytes of {side}")
-    yield Evidence(int(c.peer_packet[row]), int(c.peer_time_ns[row]), "the first bytes after the silence")
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{cut.kind} from {side}, TTL {c.ttl[row]}")
+    yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side}")
+    yield _shared.show_packet(c, "peer_packet", row, "the first bytes after the silence")
+    yield _shared.show_packet(c, "packet", row, f"{cut.kind} from {side}, TTL {c.ttl[row]}")
 
 
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:

@@ -63,10 +63,7 @@ from ..tables.durations import clip_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
-ABOUT = About(
-    example="recorded/wild/etcd-bigrange.pcap.zst",
-    figure=_figures.blocked_time("congestion_window"),
-)
+ABOUT = About(example="recorded/wild/etcd-bigrange.pcap.zst", figure=_figures.blocked_time("congestion_window"))
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 

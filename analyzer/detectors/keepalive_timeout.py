@@ -150,16 +150,14 @@ def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
-    yield Evidence(
-        int(c.ping_packet[row]), int(c.ping_time_ns[row]), f"PING of {side} on connection {c.connection[row]}"
-    )
+    yield _shared.show_packet(c, "ping_packet", row, f"PING of {side} on connection {c.connection[row]}")
     waited = _shared.milliseconds(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
     how = "RST" if c.reset[row] else "FIN"
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{how} of {side}, {waited} after its PING")
+    yield _shared.show_packet(c, "packet", row, f"{how} of {side}, {waited} after its PING")
     late = _find_late_ack(tables, row)
     if late is not None:
         pings = tables.pings
-        yield Evidence(int(pings.packet[late]), int(pings.time_ns[late]), "the acknowledgement of the PING")
+        yield _shared.show_packet(pings, "packet", late, "the acknowledgement of the PING")
 
 
 def _find_late_ack(tables: Tables, row: int) -> int | None:

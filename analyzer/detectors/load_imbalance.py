@@ -50,11 +50,7 @@ from ..tables.grouping import group_rows
 from . import _failures, _figures, _shared
 
 ID = "load-imbalance"
-ABOUT = About(
-    example="recorded/wild/lb-allonone.pcap.zst",
-    figure=_figures.nothing_seen,
-    whole_connections=True,
-)
+ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", figure=_figures.nothing_seen, whole_connections=True)
 
 _ADDRESS_KINDS = (1, 28)
 """DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""
@@ -176,10 +172,10 @@ def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Lim
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
         what = f"DNS answers with {pool.servers:,} addresses"
-        yield Evidence(int(lookups.answer_packet[pool.answer]), int(lookups.answer_time_ns[pool.answer]), what)
+        yield _shared.show_packet(lookups, "answer_packet", pool.answer, what)
     for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
-        yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), what)
+        yield _shared.show_packet(c, "first_packet", row, what)
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:

@@ -50,7 +50,7 @@ from ..tables import Counts, Mask, Tables
 from . import _failures as common
 from . import _figures, _retries
 from ._failures import Failed
-from ._shared import lower, name_hosts, quality_allows
+from ._shared import lower, name_hosts, quality_allows, show_packet
 from ._software import C_CORE
 
 ID = "message-too-large"
@@ -194,10 +194,10 @@ def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits)
         where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
         if direction:
             said = f"the prefix of a response of {length:,} bytes ({where})"
-            yield Evidence(int(failures.cut_response_packet[row]), int(failures.cut_response_time_ns[row]), said)
+            yield show_packet(failures, "cut_response_packet", row, said)
         else:
             said = f"the prefix of a request of {length:,} bytes ({where})"
-            yield Evidence(int(failures.cut_request_packet[row]), int(failures.cut_request_time_ns[row]), said)
+            yield show_packet(failures, "cut_request_packet", row, said)
         unfinished = "" if direction else f"; the request of {length:,} bytes is not whole"
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place) + unfinished)
 

@@ -215,14 +215,14 @@ def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
         yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")
         if u.behind_packet[row]:
             what = "its peer reports later, shorter bytes as received (SACK)"
-            yield Evidence(int(u.behind_packet[row]), int(u.behind_time_ns[row]), what)
+            yield _shared.show_packet(u, "behind_packet", row, what)
         what = f"retransmission {u.retransmissions[row]:,} of the same bytes"
-        yield Evidence(int(u.last_packet[row]), int(u.last_time_ns[row]), what)
+        yield _shared.show_packet(u, "last_packet", row, what)
     else:
         yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
     if u.heard_packet[row] > max(first, int(u.last_packet[row])):
         what = "the last packet of its peer, which still does not acknowledge them"
-        yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), what)
+        yield _shared.show_packet(u, "heard_packet", row, what)
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:

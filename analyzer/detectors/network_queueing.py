@@ -65,10 +65,7 @@ from ._congestion import INITIAL_SEGMENTS
 from ._stalls import make_scope
 
 ID = "network-queueing"
-ABOUT = About(
-    example="recorded/lab/network-queueing-upload.pcap.gz",
-    figure=_figures.blocked_time("network_queue"),
-)
+ABOUT = About(example="recorded/lab/network-queueing-upload.pcap.gz", figure=_figures.blocked_time("network_queue"))
 
 _QUEUE = CAUSES.index("network_queue")
 _SEGMENT = 1460
@@ -302,9 +299,7 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
         ),
         *(
             Remedy(
-                each.implementation,
-                each.knob,
-                f"a window of about {held:,} bytes holds less in the queue; {each.note}",
+                each.implementation, each.knob, f"a window of about {held:,} bytes holds less in the queue; {each.note}"
             )
             for each in windows[:1]
         ),

@@ -151,7 +151,7 @@ def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterato
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
         sender = _shared.host(tables, row, int(pings.direction[one]))
-        yield Evidence(int(pings.packet[one]), int(pings.time_ns[one]), f"{kind} of {sender}")
+        yield _shared.show_packet(pings, "packet", one, f"{kind} of {sender}")
     yield from _control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
 
 
@@ -170,11 +170,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
             ),
             Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
             Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
-            Remedy(
-                "any gRPC implementation",
-                "keepalive times of minutes",
-                "a dead connection is noticed later",
-            ),
+            Remedy("any gRPC implementation", "keepalive times of minutes", "a dead connection is noticed later"),
         ),
         implementation,
     )

@@ -68,10 +68,7 @@ from ._retries import Retries
 
 ID = "retry-storm"
 ABOUT = About(
-    example="recorded/wild/retry-storm.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=3,
-    weight="retried_share",
+    example="recorded/wild/retry-storm.pcap.zst", figure=_figures.nothing_seen, precedence=3, weight="retried_share"
 )
 
 
@@ -272,9 +269,9 @@ def _show_repeats(tables: Tables, rows: Ints) -> Iterator[Evidence]:
     for row in rows.tolist():
         where, attempt = f"connection {r.connection[row]}, stream", int(r.attempt[row])
         what = f"attempt {attempt} fails with {_name_status(int(r.status[row]))} ({where} {r.stream[row]})"
-        yield Evidence(int(r.packet[row]), int(r.time_ns[row]), what)
+        yield _shared.show_packet(r, "packet", row, what)
         what = f"attempt {attempt + 1} of the same method and size ({where} {r.next_stream[row]})"
-        yield Evidence(int(r.next_packet[row]), int(r.next_time_ns[row]), what)
+        yield _shared.show_packet(r, "next_packet", row, what)
 
 
 _APPLICATION = Remedy(

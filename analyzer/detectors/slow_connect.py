@@ -53,7 +53,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _attempts, _figures, _lookups
-from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
+from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
 ABOUT = About(
@@ -216,8 +216,8 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
         "syn",
         syn_ns,
         f"the SYN was sent {syns:,} times, for {milliseconds(syn_ns)}, until the server answered",
-        Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first SYN of connection {row}"),
-        Evidence(int(s.syn_ack_packet[row]), int(s.syn_ack_time_ns[row]), "SYN-ACK"),
+        show_packet(c, "first_packet", row, f"first SYN of connection {row}"),
+        show_packet(s, "syn_ack_packet", row, "SYN-ACK"),
     )
     hello_ns = int(c.tls_server_hello_ns[row])
     yield _Step(
@@ -258,12 +258,13 @@ def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _att
         kind,
         lost,
         f"{before} ({where} {said}), and {again} {milliseconds(lost)} after the first SYN",
-        Evidence(
-            int(c.first_packet[failed[0]]),
-            int(c.first_time_ns[failed[0]]),
+        show_packet(
+            c,
+            "first_packet",
+            failed[0],
             f"SYN of {tables.client(attempts[0])} to {tables.server(attempts[0])}, which {said}",
         ),
-        Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of connection {row}"),
+        show_packet(c, "first_packet", row, f"SYN of connection {row}"),
     )
 
 
@@ -278,7 +279,7 @@ def _list_lookups(tables: Tables, chain: _lookups.Chain | None) -> Iterator[_Ste
         chain.end_ns - chain.begin_ns,
         f"DNS lookups took {milliseconds(chain.end_ns - chain.begin_ns)} before the first SYN: "
         f"{_lookups.sum_up(tables, chain)}",
-        Evidence(int(asked.packet[first]), int(asked.time_ns[first]), f"DNS question for {name}"),
+        show_packet(asked, "packet", first, f"DNS question for {name}"),
         _lookups.show_end(tables, last),
     )
 

@@ -56,7 +56,7 @@ from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
 from . import _figures
 from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
+from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows, show_packet
 from ._software import recognise_end
 
 ID = "too-many-pings"
@@ -67,12 +67,7 @@ def _write_figure(analysis: Analysis) -> str:
     return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
 
 
-ABOUT = About(
-    example="recorded/too-many-pings.pcap",
-    figure=_write_figure,
-    precedence=1,
-    whole_connections=True,
-)
+ABOUT = About(example="recorded/too-many-pings.pcap", figure=_write_figure, precedence=1, whole_connections=True)
 
 ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"
@@ -278,11 +273,7 @@ def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
         before = time
     if trip.goaway >= 0:
         goaways, row = tables.goaways, trip.goaway
-        yield Evidence(
-            int(goaways.packet[row]),
-            int(goaways.time_ns[row]),
-            "GOAWAY ENHANCE_YOUR_CALM too_many_pings from the server",
-        )
+        yield show_packet(goaways, "packet", row, "GOAWAY ENHANCE_YOUR_CALM too_many_pings from the server")
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tuple[Remedy, ...]:

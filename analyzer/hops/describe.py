@@ -234,7 +234,5 @@ _BUFFERS = {
     "envoy": ("remove envoy.filters.http.buffer", "passes each message on at once; it bounds the size of requests"),
 }
 """Settings that make a proxy wait for whole requests (configuration manual of HAProxy 2.6; documentation of Envoy)."""
-_LIMITS = {
-    "nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate"),
-}
+_LIMITS = {"nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate")}
 """Settings that make a proxy delay requests to a rate: nginx's ngx_http_limit_req_module."""

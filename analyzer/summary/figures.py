@@ -6,15 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..model.analysis import (
-    CaptureFacts,
-    ConnectionFacts,
-    MethodFacts,
-    Quality,
-    Totals,
-    Traffic,
-    TrafficOfSides,
-)
+from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
 from ..model.text import count
 from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Processes, Tables

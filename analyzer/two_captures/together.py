@@ -234,10 +234,7 @@ def _describe_way(crossing: Crossing, missing: Losses) -> Way:
 
 
 def _describe_connections(met: RelatedCaptures) -> Iterator[EndsConnection]:
-    up, down = (
-        _group_by_connection(met.up, met.up_losses),
-        _group_by_connection(met.down, met.down_losses),
-    )
+    up, down = (_group_by_connection(met.up, met.up_losses), _group_by_connection(met.down, met.down_losses))
     for pair in met.shared:
         mine, other = (down, up) if met.turned[pair.first] else (up, down)
         yield _describe_connection(
