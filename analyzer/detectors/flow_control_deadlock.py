@@ -162,8 +162,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
     yield _shared.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
-    what = f"{receiver} is still there, but gives no credit"
-    yield _shared.show_packet(o, "heard_packet", row, what)
+    yield _shared.show_packet(o, "heard_packet", row, f"{receiver} is still there, but gives no credit")
 
 
 def _list_remedies(receiver: str) -> tuple[Remedy, ...]:

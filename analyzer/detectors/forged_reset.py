@@ -161,10 +161,8 @@ def _show_reset(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     if c.own_packet[row]:
-        what = f"the last bytes of {side} before it, TTL {c.most_ttl[row]}"
-        yield _shared.show_packet(c, "own_packet", row, what)
-    what = f"RST in the name of {side}, TTL {c.ttl[row]}"
-    yield _shared.show_packet(c, "packet", row, what)
+        yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side} before it, TTL {c.most_ttl[row]}")
+    yield _shared.show_packet(c, "packet", row, f"RST in the name of {side}, TTL {c.ttl[row]}")
     if c.later_packets[row]:
         yield _shared.show_packet(c, "later_packet", row, f"{side} goes on after its supposed RST")
 

@@ -171,8 +171,7 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
 def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Limits) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
-        what = f"DNS answers with {pool.servers:,} addresses"
-        yield _shared.show_packet(lookups, "answer_packet", pool.answer, what)
+        yield _shared.show_packet(lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses")
     for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
         yield _shared.show_packet(c, "first_packet", row, what)

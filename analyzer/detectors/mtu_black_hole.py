@@ -216,8 +216,7 @@ def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
         if u.behind_packet[row]:
             what = "its peer reports later, shorter bytes as received (SACK)"
             yield _shared.show_packet(u, "behind_packet", row, what)
-        what = f"retransmission {u.retransmissions[row]:,} of the same bytes"
-        yield _shared.show_packet(u, "last_packet", row, what)
+        yield _shared.show_packet(u, "last_packet", row, f"retransmission {u.retransmissions[row]:,} of the same bytes")
     else:
         yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
     if u.heard_packet[row] > max(first, int(u.last_packet[row])):

@@ -210,8 +210,7 @@ def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limit
     """Yield the last packets of some RPCs of each status."""
     for name in list(statuses)[: limits.statuses]:
         for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[: limits.examples]:
-            words = common.reset_words(tables, rows, int(place))
-            yield common.ended(tables, int(rows.rpc[place]), words)
+            yield common.ended(tables, int(rows.rpc[place]), common.reset_words(tables, rows, int(place)))
 
 
 _HINTS = {
