@@ -35,8 +35,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same share from which it is reported (heuristic: above the variation between equal runs)."""
     few_turns: float = 10.0
     """Responses per connection up to which it is hardly used (heuristic: as the RPCs of connection-churn)."""
-    examples: int = 3
-    """Examples shown as evidence (heuristic: enough to see a pattern)."""
 
 
 _LIMITS = Limits()
@@ -136,7 +134,7 @@ def find_slow_start_after_idle(tables: Tables, connections: Sequence[int]) -> It
     say = _Words(
         id=restart.ID,
         title=f"{bursts} waited for a congestion window that idle time had reset",
-        evidence=[item for row in rows[: _LIMITS.examples].tolist() for item in _show_restart(tables, row, seen)],
+        evidence=[item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_restart(tables, row, seen)],
         explanation=found,
         remedies=restart.list_remedies(where),
         references=("RFC 5681 section 4.1", "Linux net/ipv4/tcp_output.c tcp_cwnd_restart"),
@@ -206,7 +204,7 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
     say = _Words(
         id=receive.ID,
         title=f"TCP receive windows blocked senders {_stalls.format_times(len(rows))} inside records",
-        evidence=[e for row in _stalls.sort_longest(tables, rows, _LIMITS.examples) for e in _show_stop(tables, row)],
+        evidence=[e for row in _stalls.sort_longest(tables, rows) for e in _show_stop(tables, row)],
         explanation=found,
         remedies=(
             Remedy("linux", "sysctl net.ipv4.tcp_rmem", f"on {reader}: its third value bounds the receive window"),
@@ -258,7 +256,7 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
             int(table.opened_time_ns[row]),
             f"SYN of {tables.client(row)}: connection {row}, whose handshakes take {_shared.milliseconds(float(ns))}",
         )
-        for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[: _LIMITS.examples]
+        for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[: _shared.EXAMPLES]
     )
     return Finding(
         id=churn.ID,

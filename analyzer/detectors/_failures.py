@@ -17,7 +17,7 @@ from ..model.text import safe
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
-from ._shared import distinct, milliseconds, severity
+from ._shared import EXAMPLES, distinct, milliseconds, severity
 from ._software import is_of, recognise_end
 
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
@@ -314,9 +314,9 @@ def error_text(tables: Tables, number: int) -> str | None:
     return safe(unquote(tables.errors[number]))[:200] if number < len(tables.errors) else None
 
 
-def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:
+def spans(tables: Tables, rows: Failed) -> Iterator[Evidence]:
     """Yield begin and end of the first RPCs."""
-    for place in range(min(limit, len(rows))):
+    for place in range(min(EXAMPLES, len(rows))):
         rpc = int(rows.rpc[place])
         yield began(tables, rpc)
         yield ended(tables, rpc, reset_words(tables, rows, place))

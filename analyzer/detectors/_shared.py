@@ -12,6 +12,9 @@ from ..summary import figures
 from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
 from ..tables.durations import clip_ns
 
+EXAMPLES, FEW_EXAMPLES = 3, 2
+"""Connections, RPCs or packets shown as evidence of a finding, at most (heuristic: enough to see a pattern)."""
+
 
 def rpc_time(tables: Tables) -> int:
     """Sum up the time of all RPCs, nanoseconds; shares of time refer to it."""

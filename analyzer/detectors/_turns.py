@@ -43,8 +43,6 @@ class GapLimits(Struct, frozen=True, eq=False):
     dispersion: float = 0.25
     """Spread of the middle half of each caller's intervals, in medians, below which timers or pauses of their own set
     them (measured: 0.09 to 0.22 with timers and sleeps, 0.39 and more with eight callers in a loop)."""
-    examples: int = 3
-    """Gaps shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class Turn(Struct, frozen=True, eq=False):
@@ -197,7 +195,7 @@ def measure_gaps(tables: Tables, rows: Rows) -> Gaps:
     return Gaps(int(counts.sum()), total_ns(idles.total_ns[mine]), quantile(0.5), quantile(0.9), ", ".join(words))
 
 
-def show_gaps(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
+def show_gaps(tables: Tables, row: int, examples: int = _shared.EXAMPLES) -> Iterator[Evidence]:
     """Yield both ends of gaps of one connection: one gap for each of the most frequent lengths."""
     idles = tables.idles
     mine = np.flatnonzero(idles.connection == row)

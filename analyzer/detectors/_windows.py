@@ -10,14 +10,14 @@ from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import size
 from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Tables
 from . import _shared, _stalls
-from ._stalls import StallLimits, Stalls
+from ._stalls import Stalls, TimeLimits
 
 _UNREAD = 0.5
 """Share of a window that a prompt reader may have received and not given back (nghttp2 sends a WINDOW_UPDATE when half
 of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
 
 
-class ReaderLimits(StallLimits, frozen=True, eq=False):
+class ReaderLimits(TimeLimits, frozen=True, eq=False):
     """The limits of detectors that distinguish a small window from a slow reader."""
 
     late_round_trips: float = 1.5
@@ -110,9 +110,7 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
         | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)}
         | _list_figures(words.reading),
         evidence=tuple(
-            item
-            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
-            for item in _show_interval(tables, window, row)
+            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, window, row)
         ),
         explanation=(
             f"{words.blocked} stopped inside messages because {window.name} of {words.reader} was used up. It resumed "

@@ -82,8 +82,6 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -151,7 +149,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
-        evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
+        evidence=tuple(e for c in connections[: _shared.EXAMPLES] for e in _show_connection(tables, c, rows)),
         explanation=" ".join(
             [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
         ),

@@ -117,7 +117,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
+        evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=(
             f"{seen.count:,} times {client} had all responses, nothing was in flight in either direction, and it sent "
             f"nothing for about {gap}, although up to {callers} callers send in step on the connection. "

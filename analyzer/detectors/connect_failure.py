@@ -60,7 +60,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
-from . import _attempts, _figures, _icmp, _lookups
+from . import _attempts, _figures, _icmp, _lookups, _shared
 from ._shared import distinct, milliseconds, quality_allows, show_packet
 
 ID = "connect-failure"
@@ -79,8 +79,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
     groups: int = 4
     """Servers and ways to fail that the text names (heuristic: a sentence each)."""
-    examples: int = 3
-    """Attempts of each shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Group(Struct, frozen=True, eq=False):
@@ -181,7 +179,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         evidence=tuple(
             shown
             for group in groups[: limits.groups]
-            for row in group.rows[: limits.examples].tolist()
+            for row in group.rows[: _shared.EXAMPLES].tolist()
             for shown in _show(tables, row, group.kind)
         ),
         explanation=" ".join([*sentences, *last]) + later,
@@ -277,7 +275,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         confidence=quality_allows(tables),
         scope=Scope((), ()),
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
-        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: limits.examples].tolist()),
+        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: _shared.EXAMPLES].tolist()),
         explanation=f"{words}. No connection was opened.",
         remedies=(
             Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),

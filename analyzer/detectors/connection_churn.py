@@ -59,7 +59,7 @@ from ..summary.figures import HTTP2
 from ..tables import Codes, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
+from ._shared import EXAMPLES, host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
 
@@ -96,8 +96,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
     same_time: float = 0.05
     """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Churn(Struct, frozen=True, eq=False):
@@ -232,9 +230,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
         metrics=_collect_metrics(tables, churn, per, trips),
-        evidence=tuple(
-            e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)
-        ),
+        evidence=tuple(e for place in range(min(EXAMPLES, count)) for e in _show_connection(tables, churn, place)),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
         remedies=_list_remedies(tables, churn),
         references=(

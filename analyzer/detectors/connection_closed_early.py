@@ -65,7 +65,7 @@ from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _draining, _known_texts, _software
+from . import _draining, _known_texts, _shared, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows, show_packet
 
@@ -106,8 +106,6 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _End(Struct, frozen=True, eq=False):
@@ -212,7 +210,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
-        evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
+        evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
@@ -375,7 +373,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
         },
         evidence=tuple(
             show_packet(goaways, "packet", row, f"GOAWAY {_name_code(tables, row)} from the server")
-            for row in rows[: limits.examples]
+            for row in rows[: _shared.EXAMPLES]
         ),
         explanation=text,
         remedies=drained.list_remedies() if drained else _list_ages(tables, connections.tolist()),

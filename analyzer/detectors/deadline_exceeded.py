@@ -71,8 +71,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
     few: int = 3
     """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -96,7 +94,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, methods),
-        evidence=tuple(common.spans(tables, rows, limits.examples)),
+        evidence=tuple(common.spans(tables, rows)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
             f"{common.listed(methods)}. Together they took {milliseconds(total_ns(rows.duration_ns))}, and the callers "

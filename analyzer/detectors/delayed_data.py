@@ -112,8 +112,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest calls that clients held (heuristic: fewer show no pattern; a first call warms up)."""
     lossless: float = 0.001
     """Share of retransmitted packets up to which losses are not the cause (heuristic: one in a thousand)."""
-    examples: int = 3
-    """Messages shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -248,7 +246,7 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, held, late, messages),
-        evidence=(*_show_late(tables, late[: limits.examples]), *_show_held(tables, held, limits.examples)),
+        evidence=(*_show_late(tables, late[: _shared.EXAMPLES]), *_show_held(tables, held)),
         explanation=" ".join([*_explain_late(tables, late), *_explain_held(tables, held, messages)]),
         remedies=tuple(_list_remedies(tables, held, late)),
         references=(
@@ -321,9 +319,9 @@ def _show_late(tables: Tables, late: Ints) -> Iterator[Evidence]:
         )
 
 
-def _show_held(tables: Tables, held: Ints, examples: int) -> Iterator[Evidence]:
+def _show_held(tables: Tables, held: Ints) -> Iterator[Evidence]:
     waits = tables.waits
-    for row in _stalls.sort_longest(tables, held, examples) if len(held) else []:
+    for row in _stalls.sort_longest(tables, held) if len(held) else []:
         kind = _sum_by_kind(tables, np.array([row]))[0][0]
         sender = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
         yield from _stalls.show_interval(

@@ -64,8 +64,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same in longest waits for credit before on that connection (heuristic: slow readers are regular)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -123,7 +121,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
             "stream_window_bytes": int(o.stream_window_bytes[first]),
             "connection_window_bytes": int(o.connection_window_bytes[first]),
         },
-        evidence=tuple(item for row in rows[: limits.examples] for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES] for item in _show(tables, row)),
         explanation=_explain(tables, rows, others, receiver, window),
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),

@@ -67,8 +67,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs that it ended (heuristic: one call in ten)."""
     few: int = 3
     """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 3
-    """RSTs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -114,7 +112,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl": int(c.ttl[first]),
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
-        evidence=tuple(item for row in rows[: limits.examples] for item in _show_reset(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.EXAMPLES] for item in _show_reset(tables, row)),
         explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),

@@ -57,8 +57,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest half-closed streams of a connection (heuristic: one or two may be about to end)."""
     warning_share: float = 0.5
     """A warning from this share of the stream limit (heuristic: half of the room for calls)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -107,7 +105,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
                 f"the server ends the first of {turns.half_closed[row]:,} streams that the client never ends "
                 f"(connection {row})",
             )
-            for row in rows[: limits.examples].tolist()
+            for row in rows[: _shared.EXAMPLES].tolist()
         ),
         explanation=(
             f"On connection {first} the server ended {count:,} streams, the first at {since}, and {client} sent "

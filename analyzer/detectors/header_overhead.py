@@ -79,8 +79,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this ratio (ten segments are Linux's initial window: headers then cost a round trip)."""
     default_mss: int = 1448
     """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -150,7 +148,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
 def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
     """Yield RPCs after the first ones, whose headers could have been indexed by then."""
     rpcs = tables.rpcs
-    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: limits.examples]
+    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: _shared.EXAMPLES]
     for one in later.tolist():
         what = f"HEADERS of stream {int(rpcs.stream[one])} begin; the RPC is one of those counted"
         yield Evidence(int(rpcs.first_packet[one]), int(rpcs.start_time_ns[one]), what)

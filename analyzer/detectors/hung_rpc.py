@@ -72,8 +72,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest wait without them (heuristic: interactive callers have given up by then)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Hung(Struct, frozen=True, eq=False):
@@ -152,7 +150,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
             "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
         }
         | ({"waiting_for_other_side_rpcs": len(others)} if others else {}),
-        evidence=tuple(item for one in hung[: limits.examples] for item in _show(tables, one.row)),
+        evidence=tuple(item for one in hung[: _shared.EXAMPLES] for item in _show(tables, one.row)),
         explanation=_explain(tables, hung, others),
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),

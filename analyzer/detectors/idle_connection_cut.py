@@ -80,8 +80,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewer RPCs hit are critical only by their time (heuristic: one or two show no pattern)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Cut(Struct, frozen=True, eq=False):
@@ -184,7 +182,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             "shortest_silence_ns": min(cut.silence_ns for cut in cuts),
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
-        evidence=tuple(item for cut in cuts[: limits.examples] for item in _show_cut(tables, cut)),
+        evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
         explanation=_explain(tables, cuts),
         remedies=_list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),

@@ -51,7 +51,6 @@ ABOUT = About(
     weight="affected_share",
     whole_connections=True,
 )
-
 _OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
 
 
@@ -64,8 +63,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     few: int = 3
     """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -125,7 +122,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "median_wait_ns": int(np.median(waited)),
             "median_round_trip_ns": int(np.median(trip)),
         },
-        evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
         explanation=(
             f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {count(lost, 'RPC')}. The "
             f"shortest round trip is {round_trip} (median), so the acknowledgement could not have arrived. The peer "

@@ -63,8 +63,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest RPCs of a pool (heuristic: fewer may be uneven by chance)."""
     excess: float = 0.5
     """Share of the way from an even share to all RPCs (heuristic: half-way)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Pool(Struct, frozen=True, eq=False):
@@ -87,7 +85,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     pools = chain(_list_resolved(tables, limits), _list_connected(tables))
     uneven = (pool for pool in pools if _is_uneven(pool, limits))
     if largest := max(uneven, key=lambda pool: sum(pool.rpcs.values()), default=None):
-        yield _make_finding(tables, largest, limits)
+        yield _make_finding(tables, largest)
 
 
 def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
@@ -132,7 +130,7 @@ def _is_uneven(pool: _Pool, limits: Limits) -> bool:
     return total >= limits.rpcs and max(pool.rpcs.values()) / total >= even + limits.excess * (1 - even)
 
 
-def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, pool: _Pool) -> Finding:
     counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
     connections = tuple(sorted(chain(*pool.groups)))
     total, most = sum(counts.values()), next(iter(counts.values()))
@@ -153,7 +151,7 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
             "largest_share": most / total,
             "connections": len(connections),
         },
-        evidence=tuple(_show(tables, pool, connections, limits)),
+        evidence=tuple(_show(tables, pool, connections)),
         explanation=(
             f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
             + (f"; {unused:,} without any." if unused else ".")
@@ -168,11 +166,11 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
     )
 
 
-def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...]) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
         yield _shared.show_packet(lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses")
-    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
+    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: _shared.EXAMPLES]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
         yield _shared.show_packet(c, "first_packet", row, what)
 

@@ -77,7 +77,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
-from . import _figures, _icmp, _outages, _stalls
+from . import _figures, _icmp, _outages, _shared, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -109,8 +109,6 @@ class Limits(_stalls.TimeLimits, frozen=True, eq=False):
     """A warning from this share (heuristic: one packet in a hundred slows every TCP sender)."""
     repeated_packets: int = 5
     """Fewest such packets (heuristic: fewer may be spurious retransmissions)."""
-    examples: int = 3
-    """Losses, and blocked intervals after them, shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Cost(Struct, frozen=True, eq=False):
@@ -173,7 +171,7 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
         metrics=metrics,
-        evidence=tuple(_show_losses(tables, cost, limits.examples)),
+        evidence=tuple(_show_losses(tables, cost)),
         explanation=(
             f"{packets} ({share:.1%} of all on {len(scope):,} connection{'s' * (len(scope) > 1)}) were retransmitted; "
             f"the longest recovery took {longest}. No RPC is seen to wait for them at this capture point: a late "
@@ -216,7 +214,7 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
         lost_ns=cost.lost_ns,
         share=share,
         metrics=metrics,
-        evidence=(*seen, *_show_losses(tables, cost, limits.examples)),
+        evidence=(*seen, *_show_losses(tables, cost)),
         explanation=_explain(tables, cost, metrics),
         remedies=_list_remedies(_name_hosts(tables, cost)) if cut is None else _outages.list_remedies(tables, cut),
         references=(
@@ -277,9 +275,9 @@ def _name_hosts(tables: Tables, cost: _Cost) -> str:
     return host(tables, int(waits.connection[row]), direction)
 
 
-def _show_losses(tables: Tables, cost: _Cost, examples: int) -> Iterator[Evidence]:
+def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
     connections = tables.connections
-    for row in cost.rows[:examples]:
+    for row in cost.rows[: _shared.EXAMPLES]:
         end, ns = int(connections.recovery_time_ns[row]), int(connections.recovery_ns[row])
         yield Evidence(
             int(connections.recovery_from_packet[row]),
@@ -290,7 +288,7 @@ def _show_losses(tables: Tables, cost: _Cost, examples: int) -> Iterator[Evidenc
         yield Evidence(
             int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {milliseconds(ns)} later"
         )
-    for wait in _find_after_loss(tables, cost)[:examples]:
+    for wait in _find_after_loss(tables, cost)[: _shared.EXAMPLES]:
         yield from _show_window(tables, int(wait))
 
 

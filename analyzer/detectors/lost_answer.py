@@ -65,8 +65,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3
     """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -97,7 +95,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "lost_share": share,
             "lost_by_method": _failures.listed(_failures.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_failures.spans(tables, rows, limits.examples)),
+        evidence=tuple(_failures.spans(tables, rows)),
         explanation=(
             f"{server} ended {calls} ({share:.1%}) with RST_STREAM(NO_ERROR) and without trailers; {begun:,} of them "
             "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it "

@@ -50,7 +50,7 @@ from ..tables import Counts, Mask, Tables
 from . import _failures as common
 from . import _figures, _retries
 from ._failures import Failed
-from ._shared import lower, name_hosts, quality_allows, show_packet
+from ._shared import FEW_EXAMPLES, lower, name_hosts, quality_allows, show_packet
 from ._software import C_CORE
 
 ID = "message-too-large"
@@ -76,8 +76,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
     prompt_ns: int = 100_000_000
     """Longest time from a prefix to the reset (heuristic: a client that has just started took 75 ms)."""
-    examples: int = 2
-    """RPCs shown as evidence (heuristic: enough to look one up)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -153,7 +151,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
             "shortest_message_bytes": least,
             "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_show_examples(tables, rows, direction, limits)),
+        evidence=tuple(_show_examples(tables, rows, direction)),
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
             "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
@@ -187,9 +185,9 @@ def _find_text(tables: Tables, rpc: int) -> str | None:
     return common.error_text(tables, int(tables.rpcs.grpc_message[rpc]))
 
 
-def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Iterator[Evidence]:
+def _show_examples(tables: Tables, rows: Failed, direction: int) -> Iterator[Evidence]:
     failures, rpcs = tables.failures, tables.rpcs
-    for place, row in enumerate(rows.row[: limits.examples].tolist()):
+    for place, row in enumerate(rows.row[:FEW_EXAMPLES].tolist()):
         rpc, length = int(rows.rpc[place]), int(_lengths(tables, rows, direction)[place])
         where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
         if direction:

@@ -68,7 +68,6 @@ ABOUT = About(
     whole_connections=True,
     without_rpcs=True,
 )
-
 _LOSS = CAUSES.index("loss_recovery")
 LEAST_HEADERS = 40
 """Bytes of the shortest IP and TCP headers (RFC 791, RFC 9293)."""
@@ -85,8 +84,6 @@ class Limits(Struct, frozen=True, eq=False):
     """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -133,7 +130,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
-        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row)),
+        evidence=tuple(e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _show_row(tables, row)),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),

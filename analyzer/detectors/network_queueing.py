@@ -85,8 +85,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Visible bytes in the queue at a time from which they filled it (RFC 6928: what a new connection may send)."""
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
-    examples: int = 3
-    """Packets shown beside the first of a queue, those queued longest (heuristic: enough to see a pattern)."""
 
 
 class _Queue(Struct, frozen=True, eq=False):
@@ -185,7 +183,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         lost_ns=queue.lost_ns if costs else None,
         share=share if costs else None,
         metrics=_list_metrics(tables, queue),
-        evidence=tuple(_show_packets(tables, queue, sender, limits)),
+        evidence=tuple(_show_packets(tables, queue, sender)),
         explanation=(
             f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
             f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
@@ -242,10 +240,10 @@ def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]
     }
 
 
-def _show_packets(tables: Tables, queue: _Queue, sender: str, limits: Limits) -> Iterator[Evidence]:
+def _show_packets(tables: Tables, queue: _Queue, sender: str) -> Iterator[Evidence]:
     """Show the first packet of the longest queue, and the packets that were queued longest."""
     queues = tables.queues
-    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: limits.examples]
+    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: _shared.EXAMPLES]
     first = _find_begin(tables, queue.rows, longest[0])
     shown = {
         int(queues.longest_packet[row]): (queues.longest_time_ns[row], queues.longest_ns[row], row) for row in longest

@@ -77,8 +77,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Silence before from which the connection was idle (RFC 6298 section 2: TCP's initial timeout, 1 s)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -124,7 +122,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "retransmission_timeouts": int(u.timeouts[rows].sum()),
         },
-        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _unanswered.show_unanswered(tables, row)),
+        evidence=tuple(
+            e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _unanswered.show_unanswered(tables, row)
+        ),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(tables, rows),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),

@@ -64,6 +64,8 @@ ABOUT = About(
     whole_connections=True,
     one_direction=True,
 )
+_EXAMPLES = 4
+"""PINGs shown as evidence."""
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
@@ -75,8 +77,6 @@ class Limits(_control.StormLimits, frozen=True, eq=False):
     """Fewest PING packets per second of a storm (heuristic: grpc-java issue 8260 had about a thousand)."""
     share: float = 0.75
     """Share of all packets with payload (measured: a BDP estimator reaches two thirds, four packets of six)."""
-    examples: int = 4
-    """PINGs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -114,7 +114,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "messages": int(_control.sum_directions(tables.directions.messages)[row]),
             **{f"{name}_pings": number for name, number in purposes.items()},
         },
-        evidence=tuple(_show_pings(tables, row, count, limits)),
+        evidence=tuple(_show_pings(tables, row, count)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
             f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
@@ -142,12 +142,12 @@ def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
     return {**counts, "other": int(_control.sum_directions(d.pings)[row]) - sum(counts.values())}
 
 
-def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterator[Evidence]:
+def _show_pings(tables: Tables, row: int, count: int) -> Iterator[Evidence]:
     pings = tables.pings
     mine = np.flatnonzero(pings.connection == row)
     direction = 2 * row + int(np.argmax(tables.directions.dense_pings[2 * row : 2 * row + 2]))
     yield from _control.show_second(tables, direction, "ping", "PINGs or their acknowledgements")
-    for one in mine[: limits.examples].tolist():
+    for one in mine[:_EXAMPLES].tolist():
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
         sender = _shared.host(tables, row, int(pings.direction[one]))

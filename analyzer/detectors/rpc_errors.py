@@ -62,7 +62,7 @@ from . import _failures as common
 from . import _known_texts, _software
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import host, quality_allows
+from ._shared import FEW_EXAMPLES, host, quality_allows
 
 ID = "rpc-errors"
 
@@ -93,15 +93,13 @@ ABOUT = About(
     precedence=4,
     weight="failed_share",
 )
+_STATUSES = 5
+"""Statuses shown, the most frequent first."""
 
 
 class Limits(common.Rates, frozen=True, eq=False):
     few: int = 3
     """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
-    examples: int = 2
-    """RPCs of each status shown as evidence (heuristic: enough to look one up)."""
-    statuses: int = 5
-    """Statuses shown as evidence, the most frequent first (heuristic: enough for a report)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -145,7 +143,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "failed_by_method": common.listed(methods),
             "failed_rpc_time_ns": total_ns(rows.duration_ns),
         },
-        evidence=tuple(_show_examples(tables, rows, statuses, limits)),
+        evidence=tuple(_show_examples(tables, rows, statuses)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
@@ -206,10 +204,10 @@ def _name_most(statuses: dict[str, int], failed: int) -> str:
     return f": {first}, {second} and others" if more else f": {first} and {second}"
 
 
-def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
+def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int]) -> Iterator[Evidence]:
     """Yield the last packets of some RPCs of each status."""
-    for name in list(statuses)[: limits.statuses]:
-        for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[: limits.examples]:
+    for name in list(statuses)[:_STATUSES]:
+        for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[:FEW_EXAMPLES]:
             yield common.ended(tables, int(rows.rpc[place]), common.reset_words(tables, rows, int(place)))
 
 

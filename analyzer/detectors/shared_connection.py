@@ -164,7 +164,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         share=None if lost is None else _shared.share_of_time(tables, lost),
         at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
+        evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=_explain(tables, turn, seen, client)
         + ("" if costs else _explain_info(tables, turn, limits))
         + _threads.explain_idle(spent),

@@ -52,7 +52,7 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _attempts, _figures, _lookups
+from . import _attempts, _figures, _lookups, _shared
 from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
@@ -78,8 +78,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share (heuristic: nearly all time), when RPCs are many enough."""
     critical_connections: int = 20
     """Fewest connections for critical (heuristic: as connection-churn)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Step(Struct, frozen=True, eq=False):
@@ -310,7 +308,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             "delay_share_of_delay_and_rpc_time": round(share, 5),
             **{f"{name}_connections": number for name, number in sorted(kinds.items())},
         },
-        evidence=tuple(_show(tables, shown[: limits.examples])),
+        evidence=tuple(_show(tables, shown[: _shared.EXAMPLES])),
         explanation=(
             f"{many} before the first RPC. On connection {worst.connection} ({ends}) "
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"

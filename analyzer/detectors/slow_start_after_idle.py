@@ -81,9 +81,7 @@ INITIAL_SEGMENTS = 10
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-class Limits(_stalls.TimeLimits, frozen=True, eq=False):
-    examples: int = 3
-    """Bursts shown as evidence (heuristic: enough to see a pattern)."""
+Limits = _stalls.TimeLimits
 
 
 class _Burst(Struct, frozen=True, eq=False):
@@ -203,7 +201,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(e for burst in bursts[: limits.examples] for e in _show_burst(tables, burst)),
+        evidence=tuple(e for burst in bursts[: _shared.EXAMPLES] for e in _show_burst(tables, burst)),
         explanation=_explain(example, len(bursts), each, hosts),
         remedies=list_remedies(" and ".join(hosts)),
         references=(

@@ -52,7 +52,7 @@ from ..tables import Ints, Mask, Tables
 from . import _failures as common
 from . import _figures, _software, _timers
 from ._failures import Failed
-from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows
+from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows
 
 ID = "stream-timeout"
 ABOUT = About(
@@ -82,8 +82,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Timed(Struct, frozen=True, eq=False):
@@ -210,7 +208,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             "time_max_ns": int(timed.times_ns.max()),
             "ended_by_method": common.listed(common.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_show(tables, rows, timed, limits)),
+        evidence=tuple(_show(tables, rows, timed)),
         explanation=(
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(span)}: {len(rows):,} of the {timed.of:,} "
             "that were broken off. They ended at different moments, so a timer of that end, or of a host behind it, "
@@ -236,9 +234,9 @@ def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Rem
     return _timers.list_timers(timed.measures, median, software)
 
 
-def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
     rpcs, failures = tables.rpcs, tables.failures
-    for place in range(min(limits.examples, len(rows))):
+    for place in range(min(EXAMPLES, len(rows))):
         rpc, row = int(rows.rpc[place]), int(rows.row[place])
         yield common.began(tables, rpc)
         before = int(failures.silence_from_packet[row])

@@ -54,7 +54,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
-from . import _figures
+from . import _figures, _shared
 from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows, show_packet
 from ._software import recognise_end
@@ -86,8 +86,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs open at the GOAWAYs (heuristic: one call in ten)."""
     few: int = 3
     """Fewer open RPCs are not critical by their share (heuristic: one or two show no pattern)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Trip(Struct, frozen=True, eq=False):
@@ -170,7 +168,7 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         confidence=_rate_confidence(tables, trips, limits),
         scope=Scope(connections, methods_of_connections(tables, connections)),
         metrics=_measure(tables, trips, purpose),
-        evidence=tuple(e for trip in trips[: limits.examples] for e in _show_pings(tables, trip)),
+        evidence=tuple(e for trip in trips[: _shared.FEW_EXAMPLES] for e in _show_pings(tables, trip)),
         explanation=words + _describe_consequence(tables, closed),
         remedies=_list_remedies(tables, connections, purpose),
         references=("gRFC A8", "grpc/grpc doc/keepalive.md", "https://github.com/grpc/grpc-go/issues/1882"),
