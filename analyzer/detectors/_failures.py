@@ -66,6 +66,17 @@ class Rates(Struct, frozen=True, eq=False):
     """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
     critical_share: float = 0.10
     """Critical from this share of RPCs (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
+
+
+class LossLimits(Struct, frozen=True, eq=False):
+    """How many lost RPCs are critical."""
+
+    critical_share: float = 0.10
+    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer lost RPCs are not critical by their share (heuristic: one or two show no pattern)."""
 
 
 class Failed(Struct, frozen=True, eq=False):
@@ -207,16 +218,19 @@ def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
     return tuple(sorted(name for name in by_method(tables, rpcs) if name != "unknown"))
 
 
-def severity_of_count(count: int, of: int, few: int, rates: Rates) -> Severity:
+def severity_of_count(count: int, of: int, rates: Rates) -> Severity:
     """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
-    return "info" if count < few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
+    return "info" if count < rates.few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
 
 
-def severity_of_loss(lost: int, of: int, few: int, critical: float) -> Severity:
-    """Rate the severity of RPCs that were lost: critical from a share of all, if they are not fewer than `few`."""
-    if not lost:
-        return "info"
-    return "critical" if lost >= few and lost / max(of, 1) >= critical else "warning"
+def are_many_lost(lost: int, of: int, limits: LossLimits) -> bool:
+    """Check whether lost RPCs are critical by their share."""
+    return lost >= limits.few and lost / max(of, 1) >= limits.critical_share
+
+
+def severity_of_loss(lost: int, of: int, limits: LossLimits) -> Severity:
+    """Rate the severity of RPCs that were lost."""
+    return "info" if not lost else "critical" if are_many_lost(lost, of, limits) else "warning"
 
 
 def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:

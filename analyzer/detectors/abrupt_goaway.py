@@ -74,12 +74,8 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    few: int = 3
-    """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01
     """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
 
@@ -169,7 +165,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
+        return _failures.severity_of_loss(lost, everything, limits)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 

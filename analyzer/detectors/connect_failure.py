@@ -60,13 +60,12 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
-from . import _attempts, _figures, _icmp, _lookups, _shared
+from . import _attempts, _icmp, _lookups, _shared
 from ._shared import distinct, milliseconds, quality_allows, show_packet
 
 ID = "connect-failure"
 ABOUT = About(
     example="recorded/wild/connect-refused.pcap.zst",
-    figure=_figures.nothing_seen,
     whole_connections=True,
     without_rpcs=True,
     one_direction=True,

@@ -96,12 +96,8 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     drop_ns: int = 20_000_000
     """A client that closes this soon after a GOAWAY acts on it (heuristic: a library takes a few milliseconds)."""
-    few: int = 3
-    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
@@ -262,7 +258,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
 
 def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
     grave = sum(len(end.lost) for end in ends if end.grave)
-    return common.severity_of_loss(grave, everything, limits.few, limits.critical_share)
+    return common.severity_of_loss(grave, everything, limits)
 
 
 def _describe_end(tables: Tables, end: _End) -> str:

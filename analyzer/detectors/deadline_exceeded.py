@@ -69,8 +69,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
-    few: int = 3
-    """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -90,7 +88,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, methods),

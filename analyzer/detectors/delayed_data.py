@@ -60,12 +60,11 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _figures, _shared, _stalls
+from . import _congestion, _shared, _stalls
 
 ID = "delayed-data"
 ABOUT = About(
     example="recorded/lab/delayed-data.pcap",
-    figure=_figures.nothing_seen,
     caused_by=(
         "loss-recovery",
         "slow-start-after-idle",

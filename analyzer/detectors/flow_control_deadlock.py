@@ -48,10 +48,10 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import clip_ns
-from . import _figures, _shared, _unanswered
+from . import _shared, _unanswered
 
 ID = "flow-control-deadlock"
-ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", figure=_figures.nothing_seen, precedence=1)
+ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", precedence=1)
 
 _ENDS = ("the end", "the client closed the connection", "the client reset the stream")
 _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}

@@ -43,18 +43,16 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
-from . import _failures, _figures, _resets, _shared
+from . import _failures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
     example="recorded/wild/rst-thirdparty.pcap.zst",
-    figure=_figures.nothing_seen,
     precedence=0,
     weight="affected_share",
     whole_connections=True,
@@ -62,11 +60,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
-    critical_share: float = 0.10
-    """Critical from this share of RPCs that it ended (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
+Limits = _failures.LossLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -101,7 +95,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         id=ID,
         title=f"{resets} in the name of {sides} "
         + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
-        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
+        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits),
         confidence=_shared.lower("high" if far else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={

@@ -40,15 +40,11 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
-from . import _figures, _shared, _unanswered
+from . import _shared, _unanswered
 
 ID = "half-closed-streams"
 ABOUT = About(
-    example="recorded/wild/half-closed-leak.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-    weight="share_of_limit",
-    whole_connections=True,
+    example="recorded/wild/half-closed-leak.pcap.zst", precedence=1, weight="share_of_limit", whole_connections=True
 )
 
 

@@ -51,12 +51,10 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
-from . import _failures, _figures, _shared, _unanswered
+from . import _failures, _shared, _unanswered
 
 ID = "hung-rpc"
-ABOUT = About(
-    example="recorded/wild/hung-rpc.pcap.zst", figure=_figures.nothing_seen, caused_by=("mtu-black-hole",), precedence=2
-)
+ABOUT = About(example="recorded/wild/hung-rpc.pcap.zst", caused_by=("mtu-black-hole",), precedence=2)
 
 _SIDES = (CAUSES.index("client"), CAUSES.index("server"))
 

@@ -52,12 +52,11 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Mask, Tables
-from . import _failures, _figures, _resets, _shared, _timers, _unanswered
+from . import _failures, _resets, _shared, _timers, _unanswered
 
 ID = "idle-connection-cut"
 ABOUT = About(
     example="recorded/wild/idle-drop.pcap.zst",
-    figure=_figures.nothing_seen,
     caused_by=("forged-reset",),
     precedence=1,
     weight="affected_share",
@@ -65,7 +64,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_failures.LossLimits, frozen=True, eq=False):
     timeouts: int = 3
     """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
     idle_ns: int = 1_000_000_000
@@ -74,10 +73,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
     late: float = 2.0
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs hit (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer RPCs hit are critical only by their time (heuristic: one or two show no pattern)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
@@ -169,7 +164,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
-        severity=_rate_severity(hit, affected, share or 0.0, limits),
+        severity=_rate_severity(tables, hit, share or 0.0, limits),
         confidence=_shared.lower(_rate_proof(tables, cuts), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
@@ -201,10 +196,10 @@ def _count(cuts: list[_Cut], kind: str) -> int:
     return sum(cut.kind == kind for cut in cuts)
 
 
-def _rate_severity(hit: int, affected: float, share: float, limits: Limits) -> Severity:
+def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Severity:
     if not hit:
         return "info"
-    many = hit >= limits.few and affected >= limits.critical_share
+    many = _failures.are_many_lost(hit, tables.rpc_count, limits)
     return "critical" if many or share >= limits.critical_time else "warning"
 
 

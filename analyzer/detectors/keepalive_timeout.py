@@ -34,35 +34,26 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _shared, _unanswered
+from . import _failures, _shared, _unanswered
 
 ID = "keepalive-timeout"
 ABOUT = About(
-    example="recorded/wild/ka-too-short.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-    weight="affected_share",
-    whole_connections=True,
+    example="recorded/wild/ka-too-short.pcap.zst", precedence=1, weight="affected_share", whole_connections=True
 )
 _OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_failures.LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     connections: int = 2
     """Connections with the same time that make it a timer (heuristic: a process seldom ends twice alike)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -112,7 +103,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
-        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits.few, limits.critical_share),
+        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits),
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={

@@ -47,10 +47,10 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.grouping import group_rows
-from . import _failures, _figures, _shared
+from . import _failures, _shared
 
 ID = "load-imbalance"
-ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", figure=_figures.nothing_seen, whole_connections=True)
+ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", whole_connections=True)
 
 _ADDRESS_KINDS = (1, 28)
 """DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""

@@ -48,18 +48,13 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Mask, Tables
 from . import _failures as common
-from . import _figures, _retries
+from . import _retries
 from ._failures import Failed
 from ._shared import FEW_EXAMPLES, lower, name_hosts, quality_allows, show_packet
 from ._software import C_CORE
 
 ID = "message-too-large"
-ABOUT = About(
-    example="recorded/wild/grpc-java-receive-limit.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=2,
-    weight="refused_share",
-)
+ABOUT = About(example="recorded/wild/grpc-java-receive-limit.pcap.zst", precedence=2, weight="refused_share")
 RESOURCE_EXHAUSTED = _core.STATUSES.index("RESOURCE_EXHAUSTED")
 TOO_LARGE = re.compile(
     r"message.*(larger|exceeds|too large|too big|too long)|(larger|exceeds|too large).*message", re.I | re.S
@@ -72,8 +67,6 @@ ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
 class Limits(common.Rates, frozen=True, eq=False):
     limit_bytes: int = 4 << 20
     """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""
-    few: int = 3
-    """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
     prompt_ns: int = 100_000_000
     """Longest time from a prefix to the reset (heuristic: a client that has just started took 75 ms)."""
 
@@ -139,7 +132,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     return Finding(
         id=ID,
         title=f"{receiver} {does} {refused} while {messages} arrived",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=lower("high" if explicit else "medium", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={

@@ -58,15 +58,11 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _icmp, _shared
+from . import _icmp, _shared
 
 ID = "mtu-black-hole"
 ABOUT = About(
-    example="recorded/wild/mtu-blackhole-server.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=0,
-    whole_connections=True,
-    without_rpcs=True,
+    example="recorded/wild/mtu-blackhole-server.pcap.zst", precedence=0, whole_connections=True, without_rpcs=True
 )
 _LOSS = CAUSES.index("loss_recovery")
 LEAST_HEADERS = 40

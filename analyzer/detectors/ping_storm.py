@@ -69,12 +69,6 @@ _EXAMPLES = 4
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
-    told_packets: int = 100
-    """Reported from this many PING packets (heuristic: fewer show no pattern)."""
-    packets: int = 500
-    """Fewest PING packets of a storm (heuristic: half of Envoy's max_outbound_control_frames 1000)."""
-    per_second: float = 200.0
-    """Fewest PING packets per second of a storm (heuristic: grpc-java issue 8260 had about a thousand)."""
     share: float = 0.75
     """Share of all packets with payload (measured: a BDP estimator reaches two thirds, four packets of six)."""
 

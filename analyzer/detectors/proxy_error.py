@@ -51,24 +51,17 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _software, _timers
+from . import _software, _timers
 from ._failures import Failed
 from ._shared import FEW_EXAMPLES, milliseconds, name_hosts, quality_allows
 
 ID = "proxy-error"
-ABOUT = About(
-    example="recorded/wild/nginx-http-statuses.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=2,
-    weight="refused_share",
-)
+ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
 _STATUSES = 5
 """HTTP statuses shown, the most frequent first."""
 
 
-class Limits(common.Rates, frozen=True, eq=False):
-    few: int = 3
-    """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
+Limits = common.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -94,7 +87,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}{mostly}",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, statuses) | {"answered_by": ", ".join(who) or "unknown"},

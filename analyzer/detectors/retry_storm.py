@@ -62,14 +62,12 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _repeats, _retries, _shared
+from . import _failures, _repeats, _retries, _shared
 from ._repeats import Repeated
 from ._retries import Retries
 
 ID = "retry-storm"
-ABOUT = About(
-    example="recorded/wild/retry-storm.pcap.zst", figure=_figures.nothing_seen, precedence=3, weight="retried_share"
-)
+ABOUT = About(example="recorded/wild/retry-storm.pcap.zst", precedence=3, weight="retried_share")
 
 
 class Limits(Struct, frozen=True, eq=False):

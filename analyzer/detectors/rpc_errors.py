@@ -97,9 +97,7 @@ _STATUSES = 5
 """Statuses shown, the most frequent first."""
 
 
-class Limits(common.Rates, frozen=True, eq=False):
-    few: int = 3
-    """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
+Limits = common.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -132,7 +130,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={

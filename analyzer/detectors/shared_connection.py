@@ -84,17 +84,8 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    callers: int = 6
-    """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
     critical_share: float = 0.5
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
-    request_ns: int = _turns.REQUEST_NS
-    """Silence per request from which it costs time (measured, see `REQUEST_NS`)."""
-    waiting_share: float = 0.5
-    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
-    the client's library (heuristic: most of it)."""
-    gap_ns: int = _turns.GAP_NS
-    """Mean silence from which a timer is more likely (see `GAP_NS`)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

@@ -52,16 +52,12 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _attempts, _figures, _lookups, _shared
+from . import _attempts, _lookups, _shared
 from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
 ABOUT = About(
-    example="recorded/wild/connect-syn-retry.pcap.zst",
-    figure=_figures.nothing_seen,
-    whole_connections=True,
-    without_rpcs=True,
-    precedence=1,
+    example="recorded/wild/connect-syn-retry.pcap.zst", whole_connections=True, without_rpcs=True, precedence=1
 )
 
 

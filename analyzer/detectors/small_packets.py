@@ -82,13 +82,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
-    streams: int = 16
-    """Fewest streams open at once (heuristic: fewer seldom have messages ready together)."""
-    messages_per_stream: int = 5
-    """Fewest messages of a long stream (heuristic: a unary call has one)."""
-    stream_interval_ns: int = 50_000_000
-    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
+class Limits(_control.SlowStreamLimits, frozen=True, eq=False):
     messages_per_second: float = 200.0
     """Fewest messages per second of a direction (heuristic: one each 5 ms, two in an interval of 10 ms)."""
     messages_per_packet: float = 4.0
@@ -143,7 +137,7 @@ def _compare_with_needed(tables: Tables, limits: Limits) -> _Wasted:
     small &= _mark_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
-    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = _control.mark_slow_streams(tables, limits)
     spread = small & np.repeat(slow, 2) & (packets >= limits.packets)
     spread &= messages < limits.messages_per_packet * d.message_packets
     seconds = (d.last_message_time_ns - d.first_message_time_ns) / 1e9

@@ -50,17 +50,12 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Mask, Tables
 from . import _failures as common
-from . import _figures, _software, _timers
+from . import _software, _timers
 from ._failures import Failed
 from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows
 
 ID = "stream-timeout"
-ABOUT = About(
-    example="recorded/wild/haproxy-streamtimeout.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=3,
-    weight="ended_share",
-)
+ABOUT = About(example="recorded/wild/haproxy-streamtimeout.pcap.zst", precedence=3, weight="ended_share")
 
 
 class Limits(common.Rates, frozen=True, eq=False):
@@ -193,7 +188,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
-        severity=common.severity_of_count(len(rows), everything, limits.rpcs, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=lower("medium" if sent else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response

@@ -55,7 +55,7 @@ from ..model.text import count
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
 from . import _figures, _shared
-from ._failures import seen_first
+from ._failures import LossLimits, are_many_lost, seen_first
 from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows, show_packet
 from ._software import recognise_end
 
@@ -73,7 +73,7 @@ ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(LossLimits, frozen=True, eq=False):
     strikes: int = 2
     """Strikes that a server forgives (gRFC A8 and grpc-go's maxPingStrikes: the third one closes)."""
     permitted_ns: int = 300_000_000_000
@@ -82,10 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same without open RPCs (gRFC A8: 2 hours)."""
     critical_closes: int = 3
     """Critical from this many closed connections (heuristic: the client keeps its setting)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs open at the GOAWAYs (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer open RPCs are not critical by their share (heuristic: one or two show no pattern)."""
 
 
 class _Trip(Struct, frozen=True, eq=False):
@@ -184,7 +180,7 @@ def _rate_severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Sever
     if not closed:
         return "info"
     lost = _count_open_rpcs(tables, closed)
-    many = lost >= limits.few and lost >= limits.critical_share * tables.rpc_count
+    many = are_many_lost(lost, tables.rpc_count, limits)
     return "critical" if many or len(closed) >= limits.critical_closes else "warning"
 
 
