@@ -55,17 +55,12 @@ def _select_records(tables: Tables, connections: Sequence[int]) -> tuple[Tables,
     return tables, np.flatnonzero(np.isin(tables.waits.connection, np.asarray(connections, dtype=np.int64)))
 
 
-def _measure_share(tables: Tables, rows: Ints) -> float:
-    """Return the blocked time as a share of itself and the time in which the clients waited for responses."""
+def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Finding:
     waits, records = tables.waits, tables.records
     waited = total_ns(waits.duration_ns[rows])
     mine = np.isin(records.connection, waits.connection[rows]) & (records.direction == 1)
-    return waited / max(1, waited + total_ns(records.answer_ns[mine]))
-
-
-def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Finding:
-    waits = tables.waits
-    share = _measure_share(tables, rows)
+    # of the blocked time and the time in which the clients waited for responses
+    share = waited / max(1, waited + total_ns(records.answer_ns[mine]))
     confidence: Confidence = _shared.lower("medium", _stalls.rate_confidence(tables, rows))
     return Finding(
         id=say.id,

@@ -249,7 +249,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         status = _core.STATUSES[rows.status[place]]
     match _core.STATUS_SOURCES[rows.source[place]]:
         case "http_status" if rows.foreign[place]:
-            what = f"HTTP status {rows.http_status[place]}{_answered_by(tables, rows, place)}"
+            name = software(tables, int(rows.answered_by[place]))
+            what = f"HTTP status {rows.http_status[place]}{f' from {name}' if name else ''}"
         case "http_status":
             what = "END_STREAM without trailers"
         case "server_reset":
@@ -265,11 +266,6 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case _:
             return f"trailers with status {status}"
     return f"{what}, which gRPC reads as {status}"
-
-
-def _answered_by(tables: Tables, rows: Failed, place: int) -> str:
-    name = software(tables, int(rows.answered_by[place]))
-    return f" from {name}" if name else ""
 
 
 def software(tables: Tables, agent: int) -> str | None:

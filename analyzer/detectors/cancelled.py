@@ -104,7 +104,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share, timer = len(rows) / everything, _is_one_timer(tables, others, limits)
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
-    hidden = _may_hide_deadlines(tables, rows)
+    # a grpc-timeout may be among the header fields that the capture does not show
+    unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
+    late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
+    hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
     much = len(others) >= limits.warning_share * everything
     grave: Severity = "warning" if timer and not hidden and much else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
@@ -163,13 +166,6 @@ def _describe_hedges(number: int) -> str:
         f"{number:,} of them are hedged attempts (grpc-previous-rpc-attempts): another attempt of the same call was "
         "answered first."
     )
-
-
-def _may_hide_deadlines(tables: Tables, rows: Failed) -> bool:
-    """Check whether a `grpc-timeout` may be among the header fields that the capture does not show."""
-    unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
-    late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
-    return bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
 
 
 def _is_one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:

@@ -56,7 +56,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
@@ -143,16 +143,6 @@ def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:
     return "warning" if tables.rpc_count else "critical"
 
 
-def _rate_confidence(tables: Tables, groups: list[_Group]) -> Confidence:
-    unproved = all(group.kind == "unanswered" for group in groups) and not _hears_both(tables)
-    return "low" if unproved else quality_allows(tables)
-
-
-def _hears_both(tables: Tables) -> bool:
-    """Check whether the capture has packets of any server, so that an answer would have been recorded."""
-    return bool((tables.connections.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any())
-
-
 def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Finding:
     rows = np.sort(np.concatenate([group.rows for group in groups]))
     first = groups[0]
@@ -162,11 +152,13 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
     last = [f"{count(more, 'further server')} or way to fail are not named here."] if more > 0 else []
     later = " A later connection to the same port succeeded." if severity == "info" else ""
     c = tables.connections
+    heard = (c.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any()  # or an answer was not recorded
+    unproved = not heard and all(group.kind == "unanswered" for group in groups)
     return Finding(
         id=ID,
         title=f"{count(len(rows), 'connection attempt')} failed: {_name(tables, first)}",
         severity=severity,
-        confidence=_rate_confidence(tables, groups),
+        confidence="low" if unproved else quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), ()),
         metrics={
             "attempts": len(rows),

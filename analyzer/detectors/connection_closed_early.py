@@ -60,7 +60,7 @@ from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
@@ -121,7 +121,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(tables.failures.rpc) and not len(tables.goaways.packet):
         return
     lost = _find_lost(tables)
-    lost_on = _group_by_connection(tables, lost)
+    groups = group_rows(tables.rpcs.connection[lost])
+    lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
     errors = _find_first_goaways(tables, tables.goaways.code != 0)
     graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
@@ -154,11 +155,6 @@ def _find_lost(tables: Tables) -> Counts:
     closed = connections.closed_time_ns[on]
     seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
-
-
-def _group_by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
-    groups = group_rows(tables.rpcs.connection[rpcs])
-    return {connection: tuple(rpcs[rows].tolist()) for connection, rows in groups.items()}
 
 
 def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
@@ -199,10 +195,11 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     drained = _draining.find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
+    grave = sum(len(end.lost) for end in ends if end.grave)
     return Finding(
         id=ID,
         title=f"{many} ended early, {rpcs} lost",
-        severity=_rate_severity(ends, everything, limits),
+        severity=common.severity_of_loss(grave, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
@@ -254,11 +251,6 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
-
-
-def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
-    grave = sum(len(end.lost) for end in ends if end.grave)
-    return common.severity_of_loss(grave, everything, limits)
 
 
 def _describe_end(tables: Tables, end: _End) -> str:

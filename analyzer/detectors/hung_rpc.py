@@ -176,11 +176,13 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     name = tables.method_name(int(o.method[row])) or "The RPC"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
+    messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
     parts = [
         f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
         f"then waited {_shared.milliseconds(first.wait_ns)} for {side}, until "
         + ("its client closed the connection." if o.closed[row] else "the capture ended."),
-        _describe_turn(tables, row),
+        f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act.",
     ]
     if first.longest_ns:
         parts.append(f"The longest ended RPC of this method took {_shared.milliseconds(first.longest_ns)}.")
@@ -196,14 +198,6 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     if without := sum(_lacks_deadline(tables, one.row) for one in hung):
         parts.append(f"{without:,} of {count(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it.")
     return " ".join(parts)
-
-
-def _describe_turn(tables: Tables, row: int) -> str:
-    """Say by which messages a side has to act."""
-    o = tables.open_rpcs
-    sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
-    messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
-    return f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act."
 
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:

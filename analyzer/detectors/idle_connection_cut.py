@@ -49,7 +49,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Mask, Tables
 from . import _failures, _resets, _shared, _timers, _unanswered
@@ -161,11 +161,14 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     many = count(len(cuts), "idle connection")
     was = "was" if len(cuts) == 1 else "were"
     cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
+    # an unanswered packet alone may mean that the host is gone
+    silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
+    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
     return Finding(
         id=ID,
         title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
         severity=_rate_severity(tables, hit, share or 0.0, limits),
-        confidence=_shared.lower(_rate_proof(tables, cuts), _shared.quality_allows(tables)),
+        confidence=_shared.lower("high" if lives else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -201,13 +204,6 @@ def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Se
         return "info"
     many = _failures.are_many_lost(hit, tables.rpc_count, limits)
     return "critical" if many or share >= limits.critical_time else "warning"
-
-
-def _rate_proof(tables: Tables, cuts: list[_Cut]) -> Confidence:
-    """Rate what proves that the idle connection was cut: an unanswered packet alone may mean that the host is gone."""
-    silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
-    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
-    return "high" if lives else "medium"
 
 
 def _explain(tables: Tables, cuts: list[_Cut]) -> str:

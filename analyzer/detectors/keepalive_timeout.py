@@ -37,7 +37,7 @@ import numpy as np
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _failures, _shared, _unanswered
@@ -100,11 +100,13 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     share = lost / max(tables.rpc_count, 1)
     wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
     closed = count(len(rows), "connection")
+    spread = int(waited.max() - waited.min())
+    timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
         severity=_failures.severity_of_loss(lost, tables.rpc_count, limits),
-        confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
+        confidence=_shared.lower("high" if timer else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={
             "connections": len(connections),
@@ -126,13 +128,6 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"so ended {count(lost, 'RPC')}: make the keepalive timeout longer."
         ),
     )
-
-
-def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
-    """Rate by how alike the times are: those of a timer."""
-    spread = int(waited.max() - waited.min())
-    timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
-    return "high" if timer else "low"
 
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:

@@ -57,7 +57,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..tables import Counts, Ints, Tables
+from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _figures, _shared, _software_settings
@@ -174,12 +174,13 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     total = _shared.milliseconds(queue.lost_ns)
     filled, costs = queue.standing_bytes >= limits.filled_bytes, share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
+    used = tables.connection_methods
     return Finding(
         id=ID,
         title=f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
         confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
-        scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
+        scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
         lost_ns=queue.lost_ns if costs else None,
         share=share if costs else None,
         metrics=_list_metrics(tables, queue),
@@ -199,11 +200,6 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
             + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
     )
-
-
-def _methods_of(tables: Tables, connections: Ints) -> Counts:
-    used = tables.connection_methods
-    return used.method[np.isin(used.connection, connections)]
 
 
 def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:

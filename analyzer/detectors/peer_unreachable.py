@@ -157,7 +157,9 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
-    if late := _count_past_deadline(tables, rows):
+    o = tables.open_rpcs
+    on = np.isin(o.connection, tables.unanswered.connection[rows])
+    if late := int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum()):
         parts.append(
             f"{count(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
             "TCP repeats only the oldest bytes."
@@ -168,12 +170,6 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         f"{_unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
     )
     return " ".join(parts)
-
-
-def _count_past_deadline(tables: Tables, rows: Ints) -> int:
-    o = tables.open_rpcs
-    on = np.isin(o.connection, tables.unanswered.connection[rows])
-    return int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum())
 
 
 def _list_remedies(tables: Tables, rows: Ints) -> tuple[Remedy, ...]:

@@ -113,7 +113,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
-    statuses = _count_by_status(rows)
+    counts = Counter(int(code) for code in rows.status.tolist())
+    statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
@@ -186,11 +187,6 @@ def _advise(known: tuple[Meaning, int] | None, failed: int) -> str:
     whose = "Their text" if count == failed else f"The text of {count:,}"
     software = meaning.software.partition(" (")[0]
     return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
-
-
-def _count_by_status(rows: Failed) -> dict[str, int]:
-    counts = Counter(int(code) for code in rows.status.tolist())
-    return {_core.STATUSES[code]: count for code, count in counts.most_common()}
 
 
 def _name_most(statuses: dict[str, int], failed: int) -> str:

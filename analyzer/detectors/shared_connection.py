@@ -143,12 +143,13 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     client = _shared.host(tables, worst, 0)
     remedies = _list_remedies(_shared.implementation(tables, worst, 0))
     spent = _threads.read_idle(tables, rows)
+    near = tables.connections.near_client_rtt_ns[rows]  # its round trip is the uncertainty of gaps
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
         severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
-            "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
+            "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", _shared.quality_allows(tables)
         ),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
@@ -171,12 +172,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
-
-
-def _is_near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:
-    """Check whether the gaps are much longer than the round trip between capture and client, their uncertainty."""
-    near = tables.connections.near_client_rtt_ns[rows]
-    return bool(((near >= 0) & (near * 5 <= gap_ns)).all())
 
 
 def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:

@@ -49,7 +49,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _attempts, _lookups, _shared
@@ -290,11 +290,13 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
     waited = "may have waited" if worst.rpc < 0 else "waited"
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
+    grave = severity(share, limits.warning_share, limits.critical_share)
+    unread = any(slow.rpc < 0 for slow in found)
     return Finding(
         id=ID,
         title=f"{count(len(found), 'connection')} set up {median} late: {CAUSES[kind]}",
-        severity=_rate_severity(share, len(found), limits),
-        confidence=_rate_confidence(tables, found),
+        severity="warning" if grave == "critical" and len(found) < limits.critical_connections else grave,
+        confidence=lower("low" if unread else "high", quality_allows(tables)),
         scope=Scope(tuple(rows), methods_of_connections(tables, rows)),
         metrics={
             "connections": len(found),
@@ -316,16 +318,6 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             f"{ADVICE[kind]}."
         ),
     )
-
-
-def _rate_severity(share: float, connections: int, limits: Limits) -> Severity:
-    grave = severity(share, limits.warning_share, limits.critical_share)
-    return "warning" if grave == "critical" and connections < limits.critical_connections else grave
-
-
-def _rate_confidence(tables: Tables, found: Iterable[_Slow]) -> Confidence:
-    unread = any(slow.rpc < 0 for slow in found)
-    return lower("low" if unread else "high", quality_allows(tables))
 
 
 def _say_first(tables: Tables, slow: _Slow) -> str:

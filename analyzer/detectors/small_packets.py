@@ -203,6 +203,9 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
     sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
     seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
     mss = int((tables.connections.mss_client, tables.connections.mss_server)[worst % 2][row])
+    frames = sum(
+        int(_control.sum_directions(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings)
+    )
     return {
         "connections": connections,
         "sender": DIRECTIONS[worst % 2],
@@ -218,21 +221,12 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "mss": mss,
         "data_frames_per_packet": round(int(d.data_frames[worst]) / max(int(d.message_packets[worst]), 1), 2),
         "estimator_pings": int(_control.sum_directions(d.bdp_pings)[row]),
-        "control_frames_per_data_frame": round(_count_control_frames(tables, row), 3),
+        "control_frames_per_data_frame": round(frames / max(int(_control.sum_directions(d.data_frames)[row]), 1), 3),
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
         "busy_intervals_10ms": int(d.busy_intervals[worst]),
         "intervals_10ms": int(seconds * 100) + 1,
     }
-
-
-def _count_control_frames(tables: Tables, row: int) -> float:
-    """Count PING, WINDOW_UPDATE and SETTINGS frames per DATA frame of a connection."""
-    d = tables.directions
-    frames = sum(
-        int(_control.sum_directions(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings)
-    )
-    return frames / max(int(_control.sum_directions(d.data_frames)[row]), 1)
 
 
 def _explain(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:

@@ -50,7 +50,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
@@ -147,7 +147,8 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
     closed = [trip for trip in trips if trip.goaway >= 0]
     connections = tuple(trip.connection for trip in trips)
     client = name_hosts(tables, connections, 0)
-    words, purpose = _describe(tables, trips[0], limits), _find_purpose(tables, trips)
+    counts = Counter(int(tables.pings.purpose[row]) for trip in trips for row in trip.pings)
+    words, purpose = _describe(tables, trips[0], limits), _core.PING_PURPOSES[counts.most_common(1)[0][0]]
     happened = f"{_describe_pings(tables, trips[0])}; {_describe_end(tables, trips[0])}"
     if len(trips) > 1:
         words += f" {count(len(trips) - 1, 'more connection')} went the same way."
@@ -157,11 +158,13 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         if closed
         else f"On {count(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
     )
+    strikes = tables.pings.strikes
+    agrees = all(trip.goaway >= 0 and int(strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
     return Finding(
         id=ID,
         title=title if len(trips) > 1 else title.replace("1 connections were", "1 connection was"),
         severity=_rate_severity(tables, closed, limits),
-        confidence=_rate_confidence(tables, trips, limits),
+        confidence=quality_allows(tables) if agrees else "medium",
         scope=Scope(connections, methods_of_connections(tables, connections)),
         metrics=_measure(tables, trips, purpose),
         evidence=tuple(e for trip in trips[: _shared.FEW_EXAMPLES] for e in _show_pings(tables, trip)),
@@ -187,18 +190,6 @@ def _rate_severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Sever
 def _count_open_rpcs(tables: Tables, closed: list[_Trip]) -> int:
     """Count the RPCs that were open when the GOAWAY arrived."""
     return int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
-
-
-def _rate_confidence(tables: Tables, trips: list[_Trip], limits: Limits) -> Confidence:
-    """Rate the confidence: high where the GOAWAY and the count by the default policy agree."""
-    pings = tables.pings
-    agrees = all(trip.goaway >= 0 and int(pings.strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
-    return quality_allows(tables) if agrees else "medium"
-
-
-def _find_purpose(tables: Tables, trips: list[_Trip]) -> str:
-    counts = Counter(int(tables.pings.purpose[row]) for trip in trips for row in trip.pings)
-    return str(_core.PING_PURPOSES[counts.most_common(1)[0][0]])
 
 
 def _measure_intervals(tables: Tables, trip: _Trip) -> Ints:

@@ -36,7 +36,8 @@ def divide(joined: Joined) -> CallTimes:
     for one in np.flatnonzero(attempts > 1).tolist():
         last_end[one] = wire.end[rows[one]].max()
         ended[one] = wire.ended[rows[one]].all()
-        between[one] = _measure_gaps(wire.start[rows[one]], wire.end[rows[one]])
+        done = np.maximum.accumulate(wire.end[rows[one]])[:-1]
+        between[one] = int(np.maximum(wire.start[rows[one]][1:] - done, 0).sum())
     begun = np.maximum(wire.start[first], start)
     until = np.maximum(np.minimum(last_end, end), begun)
     return CallTimes(
@@ -49,12 +50,6 @@ def divide(joined: Joined) -> CallTimes:
         ended=ended,
         attempts=attempts,
     )
-
-
-def _measure_gaps(start: Ints, end: Ints) -> int:
-    """Measure the time between the first start and the last end in which no interval is open."""
-    done = np.maximum.accumulate(end)[:-1]
-    return int(np.maximum(start[1:] - done, 0).sum())
 
 
 class Opening(Struct, eq=False):

@@ -81,6 +81,7 @@ def part(
     measured = tables.measured and type(tables.measured)(
         tables.measured.stops[waits], tables.measured.before_idle[waits]
     )
+    pairs = np.unique(np.stack([rpcs.connection, rpcs.method], axis=1), axis=0)
     return replace(
         tables,
         connections=_connections(tables, rpcs, on, whole),
@@ -103,7 +104,7 @@ def part(
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
         repeats=_rows(tables.repeats, _carries(tables, tables.repeats, mine)),
         other_requests=_rows(tables.other_requests, asked & others),
-        connection_methods=_connection_methods(tables, rpcs),
+        connection_methods=type(tables.connection_methods)(pairs[:, 0].copy(), pairs[:, 1].copy()),
         failures=failures,
         failure_budgets=budgets,
         methods=methods,
@@ -162,11 +163,6 @@ def _at_once(rpcs: Rpcs, connections: int) -> Ints:
     most = np.zeros(connections, dtype=np.int64)
     np.maximum.at(most, connection[order], np.cumsum(step[order]))  # each connection's steps add up to zero
     return most
-
-
-def _connection_methods(tables: Tables, rpcs: Rpcs) -> Any:
-    pairs = np.unique(np.stack([rpcs.connection, rpcs.method], axis=1), axis=0)
-    return type(tables.connection_methods)(pairs[:, 0].copy(), pairs[:, 1].copy())
 
 
 def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:

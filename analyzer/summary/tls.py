@@ -39,6 +39,10 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
         value = int(column[row])
         return value if value >= 0 else None
 
+    waits = tables.record_waits
+    mine = np.flatnonzero(waits.connection == row)
+    causes = sorted(set(waits.cause[mine].tolist()))
+    of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
     return TlsFacts(
         connection=row,
         version=TLS_VERSIONS.get(version, f"TLS 0x{version:04x}") if version else None,
@@ -53,7 +57,7 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
         finished_packet=int(c.tls_finished_packet[row]) or None,
         client=_describe_side(tables, records),
         server=_describe_side(tables, records + 1),
-        blocked=_sum_blocked(tables, row),
+        blocked={CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()},
     )
 
 
@@ -82,14 +86,6 @@ def _describe_side(tables: Tables, at: int) -> RecordFacts:
         answers=answers if answers.count else None,
         pauses=pauses if pauses.count else None,
     )
-
-
-def _sum_blocked(tables: Tables, row: int) -> dict[str, Blocked]:
-    waits = tables.record_waits
-    mine = np.flatnonzero(waits.connection == row)
-    causes = sorted(set(waits.cause[mine].tolist()))
-    of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
-    return {CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()}
 
 
 def report(connections: tuple[TlsFacts, ...]) -> TlsReport | None:
