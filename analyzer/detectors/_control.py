@@ -47,8 +47,7 @@ class StormLimits(SlowStreamLimits, frozen=True, eq=False):
 
 def sum_directions(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     """Sum a column of `directions` over both directions: one element per connection."""
-    summed: Ints = column.astype(np.int64).reshape(-1, 2).sum(axis=1)
-    return summed
+    return np.asarray(column.astype(np.int64).reshape(-1, 2).sum(axis=1))
 
 
 class Load(Struct, frozen=True, eq=False):

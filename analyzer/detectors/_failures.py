@@ -165,34 +165,29 @@ def _is_unread(tables: Tables, rpc: Counts) -> Mask:
     by_client = c.direction == 0
     np.minimum.at(left, c.connection[by_client], c.time_ns[by_client])
     ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
-    unread: Mask = (rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]])
-    return unread
+    return np.asarray((rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]]))
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns))
-    return ended_so
+    return np.asarray((rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns)))
 
 
 def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
     early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    over: Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
-    return over
+    return np.asarray((rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early))
 
 
 def refused(rows: Failed) -> Mask:
     """Mark RPCs that got an HTTP status or a page instead of a response of their protocol."""
-    instead: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 1)
-    return instead
+    return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 1))
 
 
 def without_trailers(rows: Failed) -> Mask:
     """Mark RPCs whose server ended the stream without a status."""
-    without: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 0)
-    return without
+    return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 0))
 
 
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:

@@ -115,8 +115,7 @@ def _are_too_long(tables: Tables, rows: Failed, direction: int, limits: Limits) 
 
 def _lengths(tables: Tables, rows: Failed, direction: int) -> Counts:
     failures = tables.failures
-    lengths: Counts = (failures.cut_response_bytes if direction else failures.cut_request_bytes)[rows.row]
-    return lengths
+    return np.asarray((failures.cut_response_bytes if direction else failures.cut_request_bytes)[rows.row])
 
 
 def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Finding:

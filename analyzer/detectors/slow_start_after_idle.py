@@ -75,9 +75,6 @@ from . import _congestion, _figures, _shared, _stalls
 ID = "slow-start-after-idle"
 ABOUT = About(example="recorded/rtt205-go-16000.pcap", figure=_figures.blocked_time("congestion_window"))
 
-INITIAL_SEGMENTS = 10
-"""Linux's initial congestion window (TCP_INIT_CWND, include/net/tcp.h; RFC 6928)."""
-
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 

@@ -157,8 +157,7 @@ def _mark_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
     frames = d.header_frames + d.data_frames + d.window_updates + d.pings + d.ping_acks + d.settings
     known = d.message_bytes + d.header_block_bytes + 5 * d.messages + 9 * frames + 8 * (d.pings + d.ping_acks)
     lacks = np.repeat(tables.connections.missing_bytes > 0, 2)
-    is_read: Mask = ~lacks | (known >= (1 - limits.unread) * sent)
-    return is_read
+    return np.asarray(~lacks | (known >= (1 - limits.unread) * sent))
 
 
 def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:

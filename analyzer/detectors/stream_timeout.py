@@ -118,8 +118,7 @@ def _ended_silence(tables: Tables, rows: Failed) -> Mask:
     last, error = tables.rpcs.last_packet[rows.rpc], failures.headers_packet[rows.row]
     # what follows an HTTP error, as its page, is part of the end
     end = np.where(common.refused(rows) & (error > 0), error, last)
-    ended: Mask = failures.silence_to_packet[rows.row] >= end
-    return ended
+    return np.asarray(failures.silence_to_packet[rows.row] >= end)
 
 
 def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
@@ -130,8 +129,7 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
-    broken: Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
-    return broken
+    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end)))
 
 
 TIMEOUTS = (408, 504)

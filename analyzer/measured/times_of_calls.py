@@ -62,8 +62,7 @@ class Opening(Struct, eq=False):
         """Measure this time in each interval, in nanoseconds."""
         times = self.at - self.at[0]
         before, after = (np.interp(ends - self.at[0], times, self.full) for ends in (since, until))
-        found: Ints = np.maximum(np.rint(after - before), 0).astype(np.int64)
-        return found
+        return np.asarray(np.maximum(np.rint(after - before), 0).astype(np.int64))
 
 
 def measure_full(tables: Tables, joined: Joined, connection: int, limit: int) -> Opening | None:

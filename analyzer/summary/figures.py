@@ -45,8 +45,7 @@ TLS = PROTOCOLS.index("tls")
 
 def may_have_rpcs(protocol: Codes) -> npt.NDArray[np.bool_]:
     """Mark connections, by `Connections.protocol`, on which RPCs can be read."""
-    found: npt.NDArray[np.bool_] = (protocol == HTTP2) | (protocol == HTTP1)
-    return found
+    return np.asarray((protocol == HTTP2) | (protocol == HTTP1))
 
 
 def capture_facts(tables: Tables) -> CaptureFacts:
