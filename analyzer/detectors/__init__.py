@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..limits import CHANGED, LimitError
 from ..model.detector import Detector
 from ..model.finding import Finding, Skipped
+from ..model.limits import CHANGED, LimitError
 from ..tables import Tables
 
 HEADINGS = (

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from ..model.finding import Finding, Remedy, Skipped
 from ..model.recorded import HostClock, RecordingFacts, ThreadTimes
-from ..processes.record import ProcessRecord
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows
 from .names import SCHEMA
+from .processes.record import ProcessRecord
 
 CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (heuristic: clocks may be set meanwhile)."""

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 from msgspec import Struct
 
-from ..decode.runner import DecodeOptions, Progress, Run
-from ..tables import Ints, Tables
-from ..tables.processes import Acts, Processes
+from ...decode.runner import DecodeOptions, Progress, Run
+from ...tables import Ints, Tables
+from ...tables.processes import Acts, Processes
 from .record import ProcessRecord, RecordError
 from .ways import Sends, Ways
 

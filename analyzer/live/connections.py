@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..live import Window
 from ..model.budget import named
 from ..summary.quantiles import quantiles_of
 from ..tables import COMPLETE, NOT_SEEN, Counts, Ints, Mask, Tables
+from . import Window
 from .interval import RATES_S, SPANS_S, ConnectionFigures
 
 MOST_CONNECTIONS = 200
