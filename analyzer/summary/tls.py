@@ -63,28 +63,18 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
 
 def _describe_side(tables: Tables, at: int) -> RecordFacts:
     r = tables.records
-    answers = Silences(
-        count=int(r.answers[at]),
-        total_ns=int(r.answer_ns[at]),
-        longest_ns=int(r.longest_answer_ns[at]),
-        longest_time_ns=int(r.answer_time_ns[at]),
-        from_packet=int(r.answer_from_packet[at]),
-        to_packet=int(r.answer_to_packet[at]),
-    )
-    pauses = Silences(
-        count=int(r.pauses[at]),
-        total_ns=int(r.pause_ns[at]),
-        longest_ns=int(r.longest_pause_ns[at]),
-        longest_time_ns=int(r.pause_time_ns[at]),
-        from_packet=int(r.pause_from_packet[at]),
-        to_packet=int(r.pause_to_packet[at]),
-    )
+
+    def silences(kind: str) -> Silences | None:
+        names = (f"{kind}s", f"{kind}_ns", *(f"{kind}_{of}" for of in ("time_ns", "from_packet", "to_packet")))
+        count, total, *longest = (int(getattr(r, name)[at]) for name in names)
+        return Silences(count, total, int(getattr(r, f"longest_{kind}_ns")[at]), *longest) if count else None
+
     return RecordFacts(
         records=int(r.records[at]),
         bytes=int(r.bytes[at]),
         longest_bytes=int(r.longest[at]),
-        answers=answers if answers.count else None,
-        pauses=pauses if pauses.count else None,
+        answers=silences("answer"),
+        pauses=silences("pause"),
     )
 
 
