@@ -50,6 +50,11 @@ def sum_directions(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     return np.asarray(column.astype(np.int64).reshape(-1, 2).sum(axis=1))
 
 
+def sum_both(column: npt.NDArray[np.unsignedinteger], row: int) -> int:
+    """Sum a column of `directions` over both directions of one connection."""
+    return int(column[2 * row]) + int(column[2 * row + 1])
+
+
 class Load(Struct, frozen=True, eq=False):
     """Control packets of one kind on every connection."""
 

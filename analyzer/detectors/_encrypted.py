@@ -145,13 +145,8 @@ def _find_first_of_bursts(tables: Tables, rows: Ints) -> Ints:
     """Find the first blocked interval of each burst, in the order of time."""
     waits = tables.waits
     order = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
-    keys = zip(
-        waits.connection[order].tolist(), waits.direction[order].tolist(), waits.flight[order].tolist(), strict=True
-    )
-    first: dict[tuple[int, int, int], int] = {}
-    for key, row in zip(keys, order.tolist(), strict=True):
-        first.setdefault(key, row)
-    return np.array(list(first.values()), dtype=np.int64)
+    bursts = np.stack([waits.connection[order], waits.direction[order], waits.flight[order]], axis=1)
+    return order[np.sort(np.unique(bursts, axis=0, return_index=True)[1])]
 
 
 def _show_restart(tables: Tables, row: int, seen: _congestion.Restarts) -> Iterator[Evidence]:

@@ -197,8 +197,6 @@ def _find_held_by_client(tables: Tables, limits: Limits) -> Ints:
         & (delays.duration_ns >= limits.round_trips * rtt)
         & lossless[delays.connection]
     )
-    if len(rows) < limits.least_calls or not _is_enough(tables, total_ns(delays.duration_ns[rows]), limits):
-        return _no_rows()
     rows = rows[~_overlap_blocked(tables, rows)]
     unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
     rows = rows[np.isin(tables.delays.method[rows], unary)]

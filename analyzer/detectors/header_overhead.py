@@ -108,7 +108,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
     row = int(rows[np.argmax(_control.sum_directions(d.header_block_bytes)[rows])])
     side = int(np.argmax(d.header_block_bytes[2 * row : 2 * row + 2]))
     sender, rpcs = _shared.host(tables, row, side), int(c.rpcs[row])
-    headers = int(_control.sum_directions(d.header_block_bytes)[row])
+    headers = _control.sum_both(d.header_block_bytes, row)
     share = headers / max(int(c.bytes_client[row]) + int(c.bytes_server[row]), 1)
     with_headers, without = _count_segments(tables, row, side, limits)
     factor = with_headers / without if share >= limits.share else 0.0
@@ -118,7 +118,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
         "rpcs": rpcs,
         "header_bytes": headers,
         "header_bytes_per_rpc": headers // rpcs,
-        "message_bytes_per_rpc": int(_control.sum_directions(d.message_bytes)[row]) // rpcs,
+        "message_bytes_per_rpc": _control.sum_both(d.message_bytes, row) // rpcs,
         "header_share_of_bytes": round(share, 4),
         "segments_per_rpc": with_headers,
         "segments_per_rpc_without_headers": without,

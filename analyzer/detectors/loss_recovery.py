@@ -132,15 +132,16 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
     if not len(hit):
         return
+    hit = hit[np.argsort(-connections.recovery_ns[hit], kind="stable")]
+    seen = connections.recovery_to_packet[hit] > 0
     recovery = tables.connection_budgets[hit, _LOSS].astype(np.int64)
     window = connections.congestion_after_loss_ns[hit].astype(np.int64)
-    waited = (recovery + window > 0) & (connections.recovery_to_packet[hit] > 0)
+    waited = (recovery + window > 0) & seen
     if waited.any():
-        rows = hit[waited]
-        order = np.argsort(-connections.recovery_ns[rows], kind="stable")
-        yield _make_finding(tables, _Cost(rows[order], int(recovery[waited].sum()), int(window[waited].sum())), limits)
-    elif len(rows := hit[(connections.recovery_to_packet[hit] > 0) & ~_mark_explained(tables, hit)]):
-        unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
+        cost = _Cost(hit[waited], int(recovery[waited].sum()), int(window[waited].sum()))
+        yield _make_finding(tables, cost, limits)
+    elif len(rows := hit[seen & ~_mark_explained(tables, hit)]):
+        unseen = _Cost(rows, 0, 0)
         figures = _measure(tables, unseen)
         enough = int(figures["retransmitted_packets"]) >= limits.repeated_packets
         if enough and float(figures["retransmitted_share"]) >= limits.repeated_share:
@@ -173,29 +174,25 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         metrics=metrics,
         evidence=tuple(_show_losses(tables, cost)),
         explanation=(
-            f"{packets} ({share:.1%} of all on {len(scope):,} connection{'s' * (len(scope) > 1)}) were retransmitted; "
-            f"the longest recovery took {longest}. No RPC is seen to wait for them at this capture point: a late "
-            "request has not begun here, and a lost response has already left. The other end waits, and a capture "
-            f"there shows how long.{_icmp.describe_too_big(tables, cost.rows)}"
-        )
-        if not hidden
-        else (
-            f"{packets} ({share:.1%} of all on {len(scope):,} TLS connection{'s' * (len(scope) > 1)}) were "
-            f"retransmitted; the longest recovery took {longest}. The connections are encrypted, so how long RPCs "
-            f"waited is unknown.{_icmp.describe_too_big(tables, cost.rows)}"
+            f"{packets} ({share:.1%} of all on {len(scope):,} {'TLS ' * hidden}connection{'s' * (len(scope) > 1)}) "
+            f"were retransmitted; the longest recovery took {longest}. {_ENCRYPTED if hidden else _OUT_OF_SIGHT}"
+            f"{_icmp.describe_too_big(tables, cost.rows)}"
         ),
         remedies=_list_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
         verdict=(
-            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}; RPCs wait at the "
-            "other end, out of sight of this capture: find where packets are dropped."
-        )
-        if not hidden
-        else (
-            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}: find where "
-            "packets are dropped."
+            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}"
+            f"{'' if hidden else '; RPCs wait at the other end, out of sight of this capture'}: find where packets are "
+            "dropped."
         ),
     )
+
+
+_ENCRYPTED = "The connections are encrypted, so how long RPCs waited is unknown."
+_OUT_OF_SIGHT = (
+    "No RPC is seen to wait for them at this capture point: a late request has not begun here, and a lost response has "
+    "already left. The other end waits, and a capture there shows how long."
+)
 
 
 def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:

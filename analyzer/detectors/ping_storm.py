@@ -105,7 +105,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "payload_packets": int(load.payload_packets[row]),
             "ping_packet_share": round(share, 4),
             "ping_packets_per_s": round(rate, 1),
-            "messages": int(_control.sum_directions(tables.directions.messages)[row]),
+            "messages": _control.sum_both(tables.directions.messages, row),
             **{f"{name}_pings": number for name, number in purposes.items()},
         },
         evidence=tuple(_show_pings(tables, row, count)),
@@ -130,10 +130,10 @@ def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
     """Count the PINGs of a connection by purpose."""
     d = tables.directions
     counts = {
-        name: int(_control.sum_directions(column)[row])
+        name: _control.sum_both(column, row)
         for name, column in (("bdp", d.bdp_pings), ("keepalive", d.keepalive_pings), ("drain", d.drain_pings))
     }
-    return {**counts, "other": int(_control.sum_directions(d.pings)[row]) - sum(counts.values())}
+    return {**counts, "other": _control.sum_both(d.pings, row) - sum(counts.values())}
 
 
 def _show_pings(tables: Tables, row: int, count: int) -> Iterator[Evidence]:

@@ -221,12 +221,8 @@ def _explain_refused(tables: Tables, rows: Failed) -> str:
     refused = rows.where((rows.reset_by == 1) & (rows.reset_code == common.ERROR_CODES.index("REFUSED_STREAM")))
     if 2 * len(refused) <= len(rows):
         return ""
-    connections = tables.connections
-    connection = int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
-    limit, most = (
-        int(connections.peer_max_concurrent_streams[connection]),
-        int(connections.max_concurrent_rpcs[connection]),
-    )
+    c, connection = tables.connections, int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
+    limit, most = int(c.peer_max_concurrent_streams[connection]), int(c.max_concurrent_rpcs[connection])
     client, server = host(tables, connection, 0), host(tables, connection, 1)
     words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
     if not 0 <= limit < most:

@@ -67,7 +67,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _figures, _shared, _stalls
@@ -173,16 +173,13 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
     lost = total_ns(waits.duration_ns[lost_rows])
-    all_time = _shared.rpc_time(tables)
-    share = lost / all_time if all_time else 0.0
-    connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
+    share = _shared.share_of_time(tables, lost)
     whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
     example = _format_figures(tables, bursts[0])
     each = _shared.milliseconds(lost / len(bursts))
     hosts = name_hosts(tables, first_rows)
     rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
     restarts = "restarts its" if len(hosts) == 1 else "restart their"
-    metrics = _measure(tables, first_rows, lost_rows)
     return Finding(
         id=ID,
         title=(
@@ -194,10 +191,10 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
             "medium" if any(burst.small for burst in bursts) or not whole else "high",
             _stalls.rate_confidence(tables, first_rows),
         ),
-        scope=Scope(connections, _stalls.find_scope(tables, first_rows).methods),
+        scope=_stalls.find_scope(tables, first_rows),
         lost_ns=lost,
         share=share,
-        metrics=metrics,
+        metrics=_measure(tables, first_rows, lost_rows),
         evidence=tuple(e for burst in bursts[: _shared.EXAMPLES] for e in _show_burst(tables, burst)),
         explanation=_explain(example, len(bursts), each, hosts),
         remedies=list_remedies(" and ".join(hosts)),

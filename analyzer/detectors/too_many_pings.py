@@ -154,7 +154,7 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         words += f" {count(len(trips) - 1, 'more connection')} went the same way."
         happened += f", and {count(len(trips) - 1, 'more connection')}"
     title = (
-        f"{len(closed):,} connections were closed for too many PINGs"
+        f"{count(len(closed), 'connection')} {'was' if len(closed) == 1 else 'were'} closed for too many PINGs"
         if closed
         else f"On {count(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
     )
@@ -162,7 +162,7 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
     agrees = all(trip.goaway >= 0 and int(strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
     return Finding(
         id=ID,
-        title=title if len(trips) > 1 else title.replace("1 connections were", "1 connection was"),
+        title=title,
         severity=_rate_severity(tables, closed, limits),
         confidence=quality_allows(tables) if agrees else "medium",
         scope=Scope(connections, methods_of_connections(tables, connections)),
