@@ -80,7 +80,7 @@ def _embed(output: Output, capture: int, secrets: bytes, where: str) -> None:
 
 def list_pieces(capture: int, secrets: bytes) -> Iterator[bytes]:
     """Give an open pcap file as pcapng with secrets in front of the packets. Raises CaptureError."""
-    from ..analyzer.annotate import Annotating  # imported only here: most recordings do not need it
+    from ..analyzer.decode.annotate import Annotating  # imported only here: most recordings do not need it
 
     pieces = Annotating([f"/proc/self/fd/{capture}"], ()).pieces()  # another program may change the path
     first = next(pieces)

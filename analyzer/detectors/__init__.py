@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..limits import CHANGED, LimitError
 from ..model.detector import Detector
 from ..model.finding import Finding, Skipped
+from ..model.limits import CHANGED, LimitError
 from ..tables import Tables
 
 HEADINGS = (
@@ -50,8 +50,6 @@ def by_id(finding: str) -> Detector | None:
 
 MOST_FACTOR = 1000
 """Factor by which a configuration may change a limit (heuristic: enough for any use, too little to overflow)."""
-_SHOWN = ("examples", "statuses")
-"""Limits on what is shown, which bound a report."""
 
 
 def change_limits(finding: str, values: Mapping[str, float]) -> Any:
@@ -60,7 +58,7 @@ def change_limits(finding: str, values: Mapping[str, float]) -> Any:
     if detector is None:
         raise LimitError("no such finding", finding, [one.id for one in DETECTORS])
     own = {name: getattr(detector.limits, name) for name in detector.limits.__struct_fields__}
-    own = {name: value for name, value in own.items() if isinstance(value, int | float) and name not in _SHOWN}
+    own = {name: value for name, value in own.items() if isinstance(value, int | float)}
     for name, value in values.items():
         if name not in own:
             raise LimitError(f"{finding} has no such limit", name, list(own))

@@ -162,7 +162,7 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.unanswered
     connection, direction = int(u.connection[row]), int(u.direction[row])
     sender, peer = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), f"the last packet of {peer}")
+    yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")
     first = int(u.first_packet[row])
     sent = "a FIN that gets" if is_fin_alone(tables, row) else "bytes that get"
     if first == int(u.ping_packet[row]):
@@ -170,13 +170,11 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     yield Evidence(first, int(u.first_time_ns[row]), f"{sender} sends {sent} no answer")
     again = int(u.again_packet[row])
     yield Evidence(again, int(u.again_time_ns[row]), f"{sender} retransmits for the first time")
-    yield Evidence(
-        int(u.last_packet[row]),
-        int(u.last_time_ns[row]),
-        f"retransmission {int(u.retransmissions[row])}: still no packet of {peer}",
+    yield _shared.show_packet(
+        u, "last_packet", row, f"retransmission {int(u.retransmissions[row])}: still no packet of {peer}"
     )
     if (error := find_error(tables, row)) is not None:
         yield _icmp.show_error(tables, error, int(u.first_time_ns[row]))
     if (closing := find_closing(tables, row)) is not None and not is_fin_alone(tables, row):
         what = "closes with a FIN" if has_closed(tables, row) else "gives up"
-        yield Evidence(int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} {what}")
+        yield _shared.show_packet(tables.closings, "packet", closing, f"{sender} {what}")

@@ -76,16 +76,10 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    few: int = 3
-    """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01
     """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -153,7 +147,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
-        evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
+        evidence=tuple(e for c in connections[: _shared.EXAMPLES] for e in _show_connection(tables, c, rows)),
         explanation=" ".join(
             [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
         ),
@@ -173,7 +167,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
+        return _failures.severity_of_loss(lost, everything, limits)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 
@@ -249,7 +243,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
 def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
     g, goaway = tables.goaways, _draining.find_last_goaways(tables)[connection]
     what = f"GOAWAY NO_ERROR of the server on connection {connection}, last stream {g.last_stream[goaway]}"
-    yield Evidence(int(g.packet[goaway]), int(g.time_ns[goaway]), what)
+    yield _shared.show_packet(g, "packet", goaway, what)
     mine = rows[tables.rpcs.connection[rows] == connection]
     yield _failures.began(tables, int(mine[-1]))
 

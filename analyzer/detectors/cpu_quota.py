@@ -85,7 +85,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited) | _count_throttling(quota),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
+        evidence=tuple(_processes.show_longest(found, waited, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "

@@ -63,10 +63,7 @@ from ..tables.durations import clip_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
-ABOUT = About(
-    example="recorded/wild/etcd-bigrange.pcap.zst",
-    figure=_figures.blocked_time("congestion_window"),
-)
+ABOUT = About(example="recorded/wild/etcd-bigrange.pcap.zst", figure=_figures.blocked_time("congestion_window"))
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
@@ -85,8 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest closed connections that waited, for a warning (heuristic: fewer show no pattern)."""
     warning_share: float = 0.02
     """Share of RPC time that must be lost for a warning (heuristic: above the variation between equal runs)."""
-    examples: int = 3
-    """Calls shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -175,7 +170,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(item for row in firsts[: limits.examples].tolist() for item in _show_interval(tables, row)),
+        evidence=tuple(item for row in firsts[: _shared.EXAMPLES].tolist() for item in _show_interval(tables, row)),
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
             f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "

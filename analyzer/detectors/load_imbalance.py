@@ -49,14 +49,10 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.grouping import group_rows
-from . import _failures, _figures, _shared
+from . import _failures, _shared
 
 ID = "load-imbalance"
-ABOUT = About(
-    example="recorded/wild/lb-allonone.pcap.zst",
-    figure=_figures.nothing_seen,
-    whole_connections=True,
-)
+ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", whole_connections=True)
 
 _ADDRESS_KINDS = (1, 28)
 """DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""
@@ -69,8 +65,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest RPCs of a pool (heuristic: fewer may be uneven by chance)."""
     excess: float = 0.5
     """Share of the way from an even share to all RPCs (heuristic: half-way)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Pool(Struct, frozen=True, eq=False):
@@ -93,7 +87,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     pools = chain(_list_resolved(tables, limits), _list_connected(tables))
     uneven = (pool for pool in pools if _is_uneven(pool, limits))
     if largest := max(uneven, key=lambda pool: sum(pool.rpcs.values()), default=None):
-        yield _make_finding(tables, largest, limits)
+        yield _make_finding(tables, largest)
 
 
 def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
@@ -138,7 +132,7 @@ def _is_uneven(pool: _Pool, limits: Limits) -> bool:
     return total >= limits.rpcs and max(pool.rpcs.values()) / total >= even + limits.excess * (1 - even)
 
 
-def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, pool: _Pool) -> Finding:
     counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
     connections = tuple(sorted(chain(*pool.groups)))
     total, most = sum(counts.values()), next(iter(counts.values()))
@@ -159,7 +153,7 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
             "largest_share": most / total,
             "connections": len(connections),
         },
-        evidence=tuple(_show(tables, pool, connections, limits)),
+        evidence=tuple(_show(tables, pool, connections)),
         explanation=(
             f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
             + (f"; {unused:,} without any." if unused else ".")
@@ -174,14 +168,13 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
     )
 
 
-def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...]) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
-        what = f"DNS answers with {pool.servers:,} addresses"
-        yield Evidence(int(lookups.answer_packet[pool.answer]), int(lookups.answer_time_ns[pool.answer]), what)
-    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
+        yield _shared.show_packet(lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses")
+    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: _shared.EXAMPLES]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
-        yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), what)
+        yield _shared.show_packet(c, "first_packet", row, what)
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:

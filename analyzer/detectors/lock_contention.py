@@ -81,7 +81,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a common word")),
+        evidence=tuple(_processes.show_longest(found, waited, "waiting for a common word")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_processes.describe_places(waited)}. "

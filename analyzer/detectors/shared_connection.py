@@ -84,17 +84,8 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    callers: int = 6
-    """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
     critical_share: float = 0.5
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
-    request_ns: int = _turns.REQUEST_NS
-    """Silence per request from which it costs time (measured, see `REQUEST_NS`)."""
-    waiting_share: float = 0.5
-    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
-    the client's library (heuristic: most of it)."""
-    gap_ns: int = _turns.GAP_NS
-    """Mean silence from which a timer is more likely (see `GAP_NS`)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -152,19 +143,20 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     client = _shared.host(tables, worst, 0)
     remedies = _list_remedies(_shared.implementation(tables, worst, 0))
     spent = _threads.read_idle(tables, rows)
+    near = tables.connections.near_client_rtt_ns[rows]  # its round trip is the uncertainty of gaps
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
         severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
-            "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
+            "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", _shared.quality_allows(tables)
         ),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
+        evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=_explain(tables, turn, seen, client)
         + ("" if costs else _explain_info(tables, turn, limits))
         + _threads.explain_idle(spent),
@@ -180,12 +172,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
-
-
-def _is_near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:
-    """Check whether the gaps are much longer than the round trip between capture and client, their uncertainty."""
-    near = tables.connections.near_client_rtt_ns[rows]
-    return bool(((near >= 0) & (near * 5 <= gap_ns)).all())
 
 
 def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:

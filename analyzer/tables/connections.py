@@ -30,8 +30,7 @@ class Connections(Struct, frozen=True, eq=False):
     protocol: Annotated[Codes, "index into `PROTOCOLS`"]
     complete: Annotated[Codes, "1 when the opening is in the capture"]
     unheard: Annotated[
-        Codes,
-        "directions whose payload was acknowledged but not captured: 1 the client's, 2 the server's",
+        Codes, "directions whose payload was acknowledged but not captured: 1 the client's, 2 the server's"
     ]
     tls: Annotated[Codes, "1 when it is TLS"]
     tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]

@@ -98,5 +98,4 @@ class Processes(Struct, frozen=True, eq=False):
 
     def sum_parts(self, chosen: Any) -> Ints:
         """Add up the parts of some intervals."""
-        sums: Ints = self.acts.parts[chosen].reshape(-1, len(PARTS)).sum(axis=0, dtype=np.int64)
-        return sums
+        return np.asarray(self.acts.parts[chosen].reshape(-1, len(PARTS)).sum(axis=0, dtype=np.int64))

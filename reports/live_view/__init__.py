@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...analyzer.intervals import Interval
+from ...analyzer.live.interval import Interval
 from .columns import CALLS as CALLS
 from .columns import CONNECTIONS as CONNECTIONS
 from .columns import METHODS as METHODS

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from rich.text import Text
 
-from ...analyzer.intervals import RATES_S, SPANS_S, CallFigures, ConnectionFigures, MethodFigures
+from ...analyzer.live.interval import RATES_S, SPANS_S, CallFigures, ConnectionFigures, MethodFigures
 from ...analyzer.model.text import duration, safe, utc
 
 Row = TypeVar("Row")

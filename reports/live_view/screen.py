@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.intervals import RATES_S, FindingFigures, Interval, MethodFigures
+from ...analyzer.live.interval import RATES_S, FindingFigures, Interval, MethodFigures
 from ...analyzer.model.text import count, safe, size, utc
 from .columns import METHODS
 

@@ -15,7 +15,7 @@ from canaries import Places, everything, pcapng
 from support import grpcdiag, recorded, require_tool, run_here
 
 from grpcdiag.analyzer.analysis import of_capture
-from grpcdiag.analyzer.annotate import Annotating
+from grpcdiag.analyzer.decode.annotate import Annotating
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.cli.annotate import PROFILE
 from grpcdiag.reports.shared.causes import MEANINGS

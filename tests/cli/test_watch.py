@@ -23,7 +23,7 @@ from support import PATIENCE_S, free_port, gone, recorded, require_tool, run_her
 from terminals import Terminal
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.intervals import CallFigures
+from grpcdiag.analyzer.live.interval import CallFigures
 from grpcdiag.capture import namespaces, tcpdump
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.moments import Saved

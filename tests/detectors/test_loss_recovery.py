@@ -134,13 +134,6 @@ def test_severity_follows_the_share() -> None:
     assert severity(tables, Limits(warning_share=share + 0.001, critical_share=1.0)) == "info"
 
 
-def test_examples_limit_the_evidence() -> None:
-    tables = decode(recording(LOSSY).files)
-    (found,) = detect(tables, Limits(examples=1))
-    assert isinstance(found, Finding)
-    assert len(found.evidence) == 2 + 3
-
-
 def test_windows_concluded_are_less_certain_than_repairs_seen() -> None:
     tables = decode(recording(LOSSY).files)
     nothing = np.zeros_like(tables.connections.congestion_after_loss_ns)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import must, played, tables_of_scene
+from judging import must, played
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -56,10 +56,6 @@ def test_calls_without_a_part_of_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("calls", "others", "severity"), [(2, 6, "warning"), (3, 6, "critical"), (3, 28, "warning")])
 def test_the_share_decides(tmp_path: Path, calls: int, others: int, severity: str) -> None:
     assert must(detector, played(reset(calls, others=others), tmp_path)).severity == severity
-
-
-def test_as_many_examples_as_allowed() -> None:
-    assert len(must(detector, tables_of_scene("lost-answer-fires"), examples=1).evidence) == 2
 
 
 def test_a_timer_that_resets_with_no_error_is_the_cause(tmp_path: Path) -> None:

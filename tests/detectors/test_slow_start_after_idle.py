@@ -237,13 +237,6 @@ def test_severity_follows_the_share() -> None:
     assert severity(Limits(warning_share=share + 0.001, critical_share=1.0)) == "info"
 
 
-def test_examples_limit_the_evidence() -> None:
-    tables = decode(recording("rtt205-go-16000").files)
-    (found,) = detect(tables, Limits(examples=1))
-    assert isinstance(found, Finding)
-    assert len(found.evidence) == 4
-
-
 SMALL_FRAMES_NS = 40 * MS
 
 

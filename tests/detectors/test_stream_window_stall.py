@@ -83,13 +83,12 @@ def test_a_connection_begun_before_the_capture_is_not_judged() -> None:
     assert found(detect(tables, Limits())) is None
 
 
-def test_severity_and_examples_follow_the_limits() -> None:
+def test_severity_follows_the_limits() -> None:
     tables = decode([synthetic(PROMPT).file])
     share = firing(detect(tables, Limits())).share or 0.0
     above = Limits(critical_share=share + 0.001, warning_share=share)
     assert firing(detect(tables, above)).severity == "warning"
     assert firing(detect(tables, Limits(critical_share=1, warning_share=share + 0.001))).severity == "info"
-    assert len(firing(detect(tables, Limits(examples=1))).evidence) == 3
 
 
 def test_the_readers_implementation_gives_the_first_option() -> None:

@@ -17,7 +17,7 @@ from .support.keylog import find_growing
 from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
-    from ..analyzer.triggers import Trigger
+    from ..analyzer.live.triggers import Trigger
 
 NAME = "watch"
 USAGE = 2
@@ -180,7 +180,7 @@ def _parse_rules(texts: list[str] | tuple[()]) -> list[Trigger]:
 def _parse_triggers(option: str, texts: list[str] | tuple[()]) -> list[Trigger]:
     """Parse triggers; one that is invalid ends the command."""
     from ..analyzer.detectors import DETECTORS
-    from ..analyzer.triggers import TriggerError, parse
+    from ..analyzer.live.triggers import TriggerError, parse
 
     try:
         return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]

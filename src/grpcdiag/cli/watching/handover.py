@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ...analyzer.intervals import Interval
+from ...analyzer.live.interval import Interval
 from .options import Options
 from .screen import Messages
 

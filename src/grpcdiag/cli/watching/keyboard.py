@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from ...analyzer.intervals import Interval
+from ...analyzer.live.interval import Interval
 from ...capture.tcpdump import start_deaf
 from .handover import Handover
 from .options import Options

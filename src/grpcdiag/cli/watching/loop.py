@@ -10,17 +10,12 @@ from typing import Self
 
 from ...analyzer.decode.errors import CaptureError
 from ...analyzer.decode.runner import DecodeOptions
-from ...analyzer.intervals import (
-    RATES_S,
-    SPANS_S,
-    CallFigures,
-    ConnectionSamples,
-    FindingsLog,
-    Interval,
-    Totals,
-    list_calls,
-    measure_methods,
-)
+from ...analyzer.live.calls import list_calls
+from ...analyzer.live.connections import ConnectionSamples
+from ...analyzer.live.findings import FindingsLog
+from ...analyzer.live.interval import RATES_S, SPANS_S, CallFigures, Interval
+from ...analyzer.live.methods import measure_methods
+from ...analyzer.live.totals import Totals
 from ...capture import command
 from ...capture.errors import RecordingError, UsageError
 from ...reports import openmetrics

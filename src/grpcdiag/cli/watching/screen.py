@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Protocol, Self
 
-from ...analyzer.intervals import CallFigures, Interval
+from ...analyzer.live.interval import CallFigures, Interval
 from ...reports import live_view
 from ..support.messages import say
 from .options import Options

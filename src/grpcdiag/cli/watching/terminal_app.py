@@ -15,7 +15,7 @@ from textual.coordinate import Coordinate
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from ...analyzer.intervals import CallFigures, ConnectionFigures, Interval, MethodFigures
+from ...analyzer.live.interval import CallFigures, ConnectionFigures, Interval, MethodFigures
 from ...analyzer.model.text import count, safe
 from ...capture.errors import RecordingError
 from ...reports import live_view
