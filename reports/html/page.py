@@ -4,12 +4,12 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import msgspec
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec.structs import replace
 
@@ -51,33 +51,46 @@ _MOST_OPTIONS = 500
 def build_page(analysis: Analysis, page: PageData) -> str:
     """Build the page as text."""
     layout, columns = packed(_list_tables(page), _RISING)
-    style, library, script = asset("style.css"), _read_vendored(LIBRARY), join_scripts(SCRIPTS)
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
+    return _render(
+        "page.html.j2",
+        asset("style.css"),
+        (_read_vendored(LIBRARY), join_scripts(SCRIPTS)),
+        analysis=analysis,
+        page=page,
+        both=two_captures,
+        measured=client,
+        other=other_requests,
+        proxies=hops,
+        recorded=processes,
+        encrypted=tls,
+        key_logs=KEY_LOGS,
+        quality=quality,
+        meanings=explain_causes(analysis.ends),
+        library=Markup(_deflate_library()),  # like all of `Markup`, made of constants, base64 and JSON that is escaped
+        columns=Markup(columns),
+        facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),
     )
-    policy += f"'{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
+
+
+def render_plain(package: str, template: str, more_style: str = "", **values: Any) -> str:
+    """Build a page of text and tables with a template and a style of another package."""
+    style = asset("style.css") + files(package).joinpath("style.css").read_text(encoding="utf-8") + more_style
+    return _render(template, style, (join_scripts(PLAIN_SCRIPTS),), package, **values)
+
+
+def _render(template: str, style: str, scripts: Sequence[str], package: str = __package__, **values: Any) -> str:
+    """Fill in a template; the page's policy allows the style and the scripts alone, and has the last one."""
+    allowed = " ".join(f"'{policy_hash(script)}'" for script in scripts)
+    policy = f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src {allowed}; "
     text: str = (
-        environment()
-        .get_template("page.html.j2")
+        environment(package)
+        .get_template(template)
         .render(
-            analysis=analysis,
-            page=page,
+            **values,
             said=said,
-            both=two_captures,
-            measured=client,
-            other=other_requests,
-            proxies=hops,
-            recorded=processes,
-            encrypted=tls,
-            key_logs=KEY_LOGS,
-            quality=quality,
-            meanings=explain_causes(analysis.ends),
-            policy=Markup(policy),  # made of constants and base64 alone
+            policy=Markup(f"{policy}base-uri 'none'; form-action 'none'"),
             style=Markup(style),
-            script=Markup(script),
-            library=Markup(_deflate_library()),
-            columns=Markup(columns),
-            facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),
+            script=Markup(scripts[-1]),
             version=_core.__version__,
         )
     )
@@ -115,10 +128,10 @@ def policy_hash(text: str) -> str:
 
 
 @functools.cache
-def environment(*more: BaseLoader) -> Environment:
-    """Load the templates, and those of `more` loaders; all values are cleaned and escaped."""
+def environment(package: str) -> Environment:
+    """Load the templates, and those of another package; all values are cleaned and escaped."""
     made = Environment(
-        loader=ChoiceLoader([*more, FunctionLoader(asset)]),
+        loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader(__package__, "page")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_clean,

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import FunctionLoader
-from markupsafe import Markup
-
-from ....analyzer import _core
 from ....analyzer.model.budget import CAUSES
 from ....reports.html import page, said
 from ....reports.shared.causes import MEANINGS
@@ -54,35 +48,8 @@ def render_against(changes: Against) -> str:
 
 def _render(template: str, dataset: str, **values: Any) -> str:
     strokes = "".join(f".line-{cause} {{ stroke: var(--{cause}); }}\n" for cause in CAUSES)
-    style, script = page.asset("style.css") + _read_asset("style.css") + strokes, page.join_scripts(page.PLAIN_SCRIPTS)
-    policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
-    policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
-    text: str = (
-        page.environment(_LOADER)
-        .get_template(template)
-        .render(
-            **values,
-            dataset=dataset,
-            said=said,
-            words=words,
-            titles=TITLES,
-            headings=HEADINGS,
-            policy=Markup(policy),  # made of constants and base64 alone
-            style=Markup(style),
-            script=Markup(script),
-            version=_core.__version__,
-        )
-    )
-    return text
-
-
-@functools.cache
-def _read_asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-_TEMPLATES = ("frame.html.j2", "fleet.html.j2", "against.html.j2")
-_LOADER = FunctionLoader(lambda name: _read_asset(name) if name in _TEMPLATES else None)
+    more = {"dataset": dataset, "words": words, "titles": TITLES, "headings": HEADINGS}
+    return page.render_plain(__package__, template, strokes, **values, **more)
 
 
 class _Words:
