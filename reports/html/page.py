@@ -25,19 +25,8 @@ from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
 
-SCRIPTS = (
-    "columns.js",
-    "model.js",
-    "lanes.js",
-    "items.js",
-    "bytes.js",
-    "chart.js",
-    "details.js",
-    "latency.js",
-    "picture.js",
-    "tools.js",
-    "main.js",
-)
+_NAMES = "columns model lanes items bytes chart details latency picture tools main"
+SCRIPTS = tuple(f"{name}.js" for name in _NAMES.split())
 """Parts of the page's own script, in the order in which they run."""
 PLAIN_SCRIPTS = ("tools.js", "plain.js")
 """Those of a page of text and tables."""

@@ -38,19 +38,10 @@ SNAPLEN_COSTS = (
 )
 
 
-class Processes(StrEnum):
-    """What to record of COMMAND's threads."""
-
-    auto = "auto"
-    on = "on"
-    full = "full"
-    off = "off"
-
-
-class Then(StrEnum):
-    """What to do with the capture at the end."""
-
-    analyze = "analyze"
+Processes = StrEnum("Processes", ["auto", "on", "full", "off"])
+"""What to record of COMMAND's threads."""
+Then = StrEnum("Then", ["analyze"])
+"""What to do with the capture at the end."""
 
 
 def command(
