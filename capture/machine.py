@@ -127,7 +127,7 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "name": socket.gethostname(),
         "kernel": f"{kernel.system} {kernel.release} {kernel.version}",
         "machine": kernel.machine,
-        "network_namespace": _find_namespace(),
+        "network_namespace": (tools.output("readlink", "/proc/self/ns/net") or "").strip() or None,
         "boot": clock.identify_boot(),
         "clock": clock.describe_clock(),
         "addresses": addresses(),
@@ -138,7 +138,3 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "interfaces": links(interface),
         "versions": versions(),
     }
-
-
-def _find_namespace() -> str | None:
-    return (tools.output("readlink", "/proc/self/ns/net") or "").strip() or None

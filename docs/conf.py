@@ -81,13 +81,12 @@ def grouped() -> dict[str, list[str]]:
     """The pages of each group, all of docs/ among them."""
     known = {page for pages in NAVIGATION.values() for page in pages}
     mentioned = {page for pattern in known for page in _pages(pattern)}
-    groups = {name: _in_order(patterns) for name, patterns in NAVIGATION.items()}
+    groups = {
+        name: list(dict.fromkeys(page for pattern in patterns for page in _pages(pattern)))
+        for name, patterns in NAVIGATION.items()
+    }
     groups[OTHERS] += [page for page in _pages("docs/*") if page not in mentioned]
     return groups
-
-
-def _in_order(patterns: list[str]) -> list[str]:
-    return list(dict.fromkeys(page for pattern in patterns for page in _pages(pattern)))
 
 
 def _pages(pattern: str) -> list[str]:

@@ -127,7 +127,7 @@ def capture(analysis: Analysis, *, place: bool = True) -> str:
 
 def budget(analysis: Analysis) -> str:
     """Show the RPC time by cause."""
-    causes = analysis.ends.budget if analysis.ends else analysis.budget
+    causes = (analysis.ends or analysis).budget
     total, meanings = sum(causes.values()), explain_causes(analysis.ends)
     rows = [
         (code(cause), duration(ns), f"{ns / total:.1%}", meanings.get(cause, ""))

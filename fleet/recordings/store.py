@@ -179,17 +179,14 @@ def _raise_unless_lasting(error: OSError) -> None:
 
 def _below(system: Any, folder: str, source: str) -> _Listed:
     everything = tried(lambda: system.find(folder, detail=True, **_errors(system)), source)
-    return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+    named = ((name.rpartition("/")[2], name, info) for name, info in everything.items())
+    return {name: info for last, name, info in named if is_capture(last) or is_sidecar_file(last)}
 
 
 def _tell_unreadable(folder: str, tell: Callable[[str, str], None]) -> None:
     """Tell of each folder below this one that cannot be listed: fsspec passes over it without a word."""
     for _ in os.walk(folder, onerror=lambda error: tell(str(error.filename), error.strerror or str(error))):
         pass
-
-
-def _wanted(name: str) -> bool:
-    return is_capture(name) or is_sidecar_file(name)
 
 
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...analyzer import _core
 from ...analyzer.model import text as words
-from ...analyzer.model.analysis import Analysis, ConnectionFacts
+from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
@@ -147,12 +147,8 @@ def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for name in ("rpcs", "waits", "frames", "packets", "spans", "steps"):
         table = getattr(page, name)
-        columns = {
-            field: getattr(table, field)
-            for field in table.__struct_fields__
-            if field not in ("shares", "whole", "interval")
-        }
-        tables[name] = columns
+        fields = [field for field in table.__struct_fields__ if field not in ("shares", "whole", "interval")]
+        tables[name] = {field: getattr(table, field) for field in fields}
     shares = page.rpcs.shares
     tables["rpcs"] |= {f"share{place}": shares[:, place] for place in range(shares.shape[1]) if shares[:, place].any()}
     return tables
@@ -174,9 +170,16 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
         "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [
-            [c.connection, c.start_ns, c.end_ns, *_describe_connection(known[c.connection])]
+            [
+                c.connection,
+                c.start_ns,
+                c.end_ns,
+                f"{said.name(of.client)} → {said.name(of.server)}",
+                of.rpcs,
+                of.vantage,
+            ]
             for c in page.connections
-            if c.connection in known
+            if (of := known.get(c.connection))
         ],
         "methods": [said.method_name(m.name, m.label) for m in page.methods],
         "bins": BINS_PER_DECADE,
@@ -199,8 +202,3 @@ def _encode_picture(picture: Picture | None) -> Any:
         return None
     names = tuple(said.name(method) for method in picture.methods)
     return msgspec.to_builtins(replace(picture, title=said.clean(picture.title), methods=names))
-
-
-def _describe_connection(c: ConnectionFacts) -> tuple[str, int, str]:
-    """Give both ends of a connection, its RPCs, and where it was captured."""
-    return f"{said.name(c.client)} → {said.name(c.server)}", c.rpcs, c.vantage

@@ -69,18 +69,13 @@ def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, 
     """List the parts with so many findings with proof, in a line each, and so many methods, connections and notes."""
     parts = _begin(analysis)
     if analysis.totals.rpcs:
-        budget = analysis.ends.budget if analysis.ends else analysis.budget
+        budget = (analysis.ends or analysis).budget
         least = _SMALL_CAUSE * sum(budget.values())
         large = {cause: ns for cause, ns in budget.items() if ns >= least}
         parts += [Text(), _show_budget(large, explain_causes(analysis.ends), width, sum(budget.values()))]
     else:
         parts += tls.parts(analysis, most=1, ways=False)
-    if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
-    if analysis.client:
-        parts += [Text(), *client.parts(analysis.client, width)]
-    if analysis.ends:
-        parts += [Text(), *two_captures.parts(analysis.ends, width)]
+    parts += _list_measured(analysis, width)
     parts += list_brief_findings(analysis, width, proved, others)
     if rows:
         parts += [Text(), *overviews.methods(analysis.methods, width, rows)] if analysis.totals.rpcs else []
@@ -115,19 +110,14 @@ def render_finding(analysis: Analysis, finding: Finding, *, width: int = 100) ->
 
 def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:
     parts = _begin(analysis)
-    budget = analysis.ends.budget if analysis.ends else analysis.budget
+    budget = (analysis.ends or analysis).budget
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += (
         [Text(), _show_budget(budget, explain_causes(analysis.ends), width)]
         if analysis.totals.rpcs
         else tls.parts(analysis)
     )
-    if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
-    if analysis.client:
-        parts += [Text(), *client.parts(analysis.client, width)]
-    if analysis.ends:
-        parts += [Text(), *two_captures.parts(analysis.ends, width)]
+    parts += _list_measured(analysis, width)
     for hop in analysis.hops:
         lines = [Text(safe(line)) for line in hops.list_lines(analysis, hop)]
         parts += [Text(), Text(hops.name_hop(hop), style="bold"), Padding(Group(*lines), (0, 0, 0, 2))]
@@ -140,6 +130,16 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     notes = [f"not judged: {', '.join(ids)}: {safe(reason)}" for ids, reason in list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
+
+
+def _list_measured(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """List what is known beside the capture's packets: of threads, of the client, and of the other end."""
+    if analysis.processes:
+        yield from (Text(), *_show_processes(analysis.processes, analysis.recording))
+    if analysis.client:
+        yield from (Text(), *client.parts(analysis.client, width))
+    if analysis.ends:
+        yield from (Text(), *two_captures.parts(analysis.ends, width))
 
 
 def _begin(analysis: Analysis) -> list[RenderableType]:
