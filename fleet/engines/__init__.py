@@ -5,42 +5,11 @@ An engine is one file with a class that implements `Engine`, and a branch in `en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
 
-from ..recordings.credentials import without_credentials
-from .task import Outcome, Task
+from .engine import Engine, EngineError, Work
 
-Work = Callable[[Task], Outcome]
-"""The function that runs a task; workers import it by its name."""
-
-LOSSES = 3
-"""Workers that a task may lose before it is given up: a task that kills its workers must not kill all of them."""
-
-
-class EngineError(Exception):
-    """An engine is not available, or no longer available."""
-
-    def __init__(self, text: str, url: str = "") -> None:
-        """Store the error; `text` may repeat credentials of `url`."""
-        super().__init__(without_credentials(text, url))
-
-
-class Engine(Protocol):
-    """Runs independent tasks somewhere."""
-
-    workers: int
-    """Number of concurrent tasks."""
-
-    def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """Yield outcomes as tasks end; a task that lost its workers is not done. Raises EngineError."""
-
-
-def lost(task: Task, reason: str) -> Outcome:
-    """Make the outcome of a task whose workers were lost."""
-    recording = task.recording
-    return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)
+__all__ = ["Engine", "EngineError", "Work", "engine"]
 
 
 def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:

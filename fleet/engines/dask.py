@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import EngineError, Work, lost
+from .engine import EngineError, Work, lost
 from .task import Outcome, Task
 
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 
 from ... import interruption
-from . import LOSSES, Work, lost
+from .engine import LOSSES, Work, lost
 from .task import Outcome, Task
 
 _PATIENCE_S = 0.5
