@@ -1,5 +1,6 @@
 """Format the figures of a comparison in words, for all reports."""
 
+from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, size
 from .figures import Changed, Figure, Shift
 from .run import Run
@@ -44,15 +45,17 @@ def format_signed(ns: int | None) -> str:
 
 def format_severity(changed: Changed) -> str:
     """Say how severe a finding is and what it lost, before and after."""
-    before, after = (
-        f and f.severity + ("" if f.lost_ns is None else f", {duration(f.lost_ns)} lost")
-        for f in (changed.before, changed.after)
-    )
+    before, after = (f"{f.severity}{format_lost(f)}" if f else None for f in (changed.before, changed.after))
     if before == after or before is None or after is None:
         return before or after or ""
     if changed.before and changed.after and changed.before.severity == changed.after.severity:
         return f"{before.removesuffix(' lost')} -> {after.split(', ')[-1]}"
     return f"{before} -> {after}"
+
+
+def format_lost(finding: Finding) -> str:
+    """Say what a finding lost."""
+    return "" if finding.lost_ns is None else f", {duration(finding.lost_ns)} lost"
 
 
 def describe_interval(shift: Shift) -> str:

@@ -20,7 +20,7 @@ from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from ...analyzer.views.pictures import Picture
-from ..shared import client, hops, other_requests, processes, quality, tls, two_captures
+from ..shared import client, hops, quality, sentences, tls, two_captures
 from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
@@ -48,9 +48,8 @@ def build_page(analysis: Analysis, page: PageData) -> str:
         page=page,
         both=two_captures,
         measured=client,
-        other=other_requests,
         proxies=hops,
-        recorded=processes,
+        sentences=sentences,
         encrypted=tls,
         key_logs=KEY_LOGS,
         quality=quality,

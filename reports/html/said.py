@@ -10,8 +10,8 @@ from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, list_first, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
-from ..shared.cost import describe_cost
 from ..shared.quality import find_main, judge_verdict, list_flaws, rank_cost
+from ..shared.sentences import describe_cost
 
 MOST_TEXT = 4_000
 """Most characters of a text; explanations are shorter."""

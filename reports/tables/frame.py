@@ -79,7 +79,7 @@ class Texts(Column, frozen=True, eq=False):
     """Whether the texts are all that may occur, none of them from a capture."""
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        return self.where([text is None for text in self.texts]) | (self.cells >= len(self.texts))
+        return self.where([text is None for text in self.texts]) | np.asarray(self.cells >= len(self.texts))
 
     def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
         """Tell which cells have a text that is chosen, given one answer for each text."""
@@ -93,7 +93,7 @@ class Texts(Column, frozen=True, eq=False):
 
     def clip(self) -> npt.NDArray[np.int64]:
         """Give the codes with the number of texts for each that has none: narrow codes cannot hold the number 256."""
-        return np.minimum(self.cells.astype(np.int64), len(self.texts))
+        return np.asarray(np.minimum(self.cells.astype(np.int64), len(self.texts)))
 
     def to_list(self) -> list[str | None]:
         texts = [*self.texts, None]

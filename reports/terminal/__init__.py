@@ -14,12 +14,11 @@ from ...analyzer.model.analysis import Analysis, Narrowed
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, list_first, safe, size, utc
-from ..shared import client, hops, other_requests, two_captures
+from ..shared import client, hops, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
-from ..shared.narrowed import describe_selection
-from ..shared.processes import HEAD, describe_processes
 from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
+from ..shared.sentences import MOST_PATHS, THREADS, describe_processes, describe_selection
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
 
@@ -124,7 +123,7 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += list_findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
-    parts += overviews.show_other_requests(analysis, top or other_requests.MOST)
+    parts += overviews.show_other_requests(analysis, top or MOST_PATHS)
     parts += [Text(), *overviews.connections(analysis.connections, width, most, hops.find_behind(analysis))]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {', '.join(ids)}: {safe(reason)}" for ids, reason in list_not_judged(analysis)]
@@ -193,7 +192,7 @@ def _describe_clock(clock: HostClock) -> str:
 
 
 def _show_processes(processes: Sequence[ProcessFacts], recording: RecordingFacts | None) -> Iterator[RenderableType]:
-    yield Text(f"threads: {HEAD}", style="bold")
+    yield Text(f"threads: {THREADS}", style="bold")
     if recording and recording.record_cost_ns:
         yield Text(f"  recording them took {duration(recording.record_cost_ns)} of processor time")
     for line in describe_processes(processes):

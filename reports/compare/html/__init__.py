@@ -11,5 +11,4 @@ MOST_ROWS = 200
 
 def render(comparison: Comparison) -> str:
     """Render the page as text."""
-    values = {"c": comparison, "words": words, "charts": charts, "most": MOST_ROWS}
-    return page.render_plain(__package__, "compare.html.j2", **values)
+    return page.render_plain(__package__, "compare.html.j2", c=comparison, words=words, charts=charts, most=MOST_ROWS)

@@ -38,8 +38,15 @@ SNAPLEN_COSTS = (
 )
 
 
-Processes = StrEnum("Processes", ["auto", "on", "full", "off"])
-"""What to record of COMMAND's threads."""
+class Processes(StrEnum):
+    """What to record of COMMAND's threads."""
+
+    auto = "auto"
+    on = "on"
+    full = "full"
+    off = "off"
+
+
 Then = StrEnum("Then", ["analyze"])
 """What to do with the capture at the end."""
 
