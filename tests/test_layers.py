@@ -64,7 +64,7 @@ ARROWS = {
     "analyzer.hops reports.tables fleet.recordings fleet.dataset interruption",
     "fleet.planning": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines fleet.planning",
-    "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
+    "fleet.answers": "analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
     "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.sidecar analyzer.measured "
     "analyzer.selection reports.compare analyzer.two_captures reports.shared reports.tables fixtures "

@@ -16,7 +16,7 @@ from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.decode.runner import Run
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.finding import Evidence
-from grpcdiag.reports.shared.cost import describe_cost
+from grpcdiag.reports.shared.sentences import describe_cost
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 FLAGS = (

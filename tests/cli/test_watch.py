@@ -29,7 +29,7 @@ from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.moments import Saved
 from grpcdiag.cli.watching import errands
 from grpcdiag.cli.watching.call_timeline import draw_call
-from grpcdiag.cli.watching.hints import AFTER_INTERVALS, Hints
+from grpcdiag.cli.watching.loop import AFTER_INTERVALS, Hints
 
 FILE = Path(recorded("rpc-errors.pcap"))
 WATCH = [sys.executable, "-m", "grpcdiag", "watch"]

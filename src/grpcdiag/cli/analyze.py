@@ -51,17 +51,8 @@ if TYPE_CHECKING:
     from .formats.html import Analyse
 
 
-class Format(StrEnum):
-    """Report formats."""
-
-    terminal = "terminal"
-    json = "json"
-    markdown = "markdown"
-    html = "html"
-    perfetto = "perfetto"
-    openmetrics = "openmetrics"
-    sarif = "sarif"
-    junit = "junit"
+Format = StrEnum("Format", ["terminal", "json", "markdown", "html", "perfetto", "openmetrics", "sarif", "junit"])
+"""Report formats."""
 
 
 _FOR_CI = (Format.sarif, Format.junit)

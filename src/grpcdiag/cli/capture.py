@@ -47,10 +47,8 @@ class Processes(StrEnum):
     off = "off"
 
 
-class Then(StrEnum):
-    """What to do with the capture at the end."""
-
-    analyze = "analyze"
+Then = StrEnum("Then", ["analyze"])
+"""What to do with the capture at the end."""
 
 
 def command(

@@ -43,15 +43,8 @@ DOCUMENT_BYTES = 256 << 20
 """Largest saved document: analyses have some ten thousand bytes, and more for each connection and method."""
 
 
-class Format(StrEnum):
-    """Report formats."""
-
-    terminal = "terminal"
-    json = "json"
-    markdown = "markdown"
-    html = "html"
-    sarif = "sarif"
-    junit = "junit"
+Format = StrEnum("Format", ["terminal", "json", "markdown", "html", "sarif", "junit"])
+"""Report formats."""
 
 
 def command(

@@ -22,12 +22,8 @@ LACKING = 1
 _STYLES = {"ok": "color(28)", "missing": "bold color(160)", "optional": "color(136)"}
 
 
-class Area(StrEnum):
-    """What a machine can be used for."""
-
-    recording = "recording"
-    verifying = "verifying"
-    lab = "lab"
+Area = StrEnum("Area", ["recording", "verifying", "lab"])
+"""What a machine can be used for."""
 
 
 def command(

@@ -33,27 +33,13 @@ if TYPE_CHECKING:
     from ..reports.tables.frame import Frame
 
 
-class Format(StrEnum):
-    """File formats."""
-
-    parquet = "parquet"
-    csv = "csv"
-    otlp = "otlp"
-
-
-class Table(StrEnum):
-    """The tables, in the order in which they are written."""
-
-    connections = "connections"
-    rpcs = "rpcs"
-    waits = "waits"
-    problems = "problems"
-    methods = "methods"
-    findings = "findings"
-    evidence = "evidence"
-    messages = "messages"
-    frames = "frames"
-    packets = "packets"
+Format = StrEnum("Format", ["parquet", "csv", "otlp"])
+"""File formats."""
+Table = StrEnum(
+    "Table",
+    ["connections", "rpcs", "waits", "problems", "methods", "findings", "evidence", "messages", "frames", "packets"],
+)
+"""The tables, in the order in which they are written."""
 
 
 _STREAMED = (Table.rpcs, Table.messages, Table.frames, Table.packets)

@@ -120,8 +120,7 @@ def command(
     from ..capture import filters, interfaces, namespaces
     from ..capture.errors import RecordingError, UsageError
     from ..capture.ring import parse_keep
-    from .watching.hints import Hints
-    from .watching.loop import Watch
+    from .watching.loop import Hints, Watch
     from .watching.options import Options, parse_address, parse_hook, parse_seconds
 
     gc.enable()  # this command may run for days

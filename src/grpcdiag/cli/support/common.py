@@ -402,6 +402,18 @@ def write(text: str | Iterable[str], output: Path | None) -> None:
         out.writelines(piece.encode() for piece in pieces)
 
 
+def write_pieces(pieces: Iterable[bytes], output: Path | None) -> int:
+    """Write bytes to a file or to standard output, and return their number; exit if the file cannot be written."""
+    if output is None:
+        size = sum(sys.stdout.buffer.write(piece) for piece in pieces)
+        sys.stdout.buffer.flush()
+        return size
+    from ...files.atomic_file import replacing
+
+    with writing(output), replacing(output) as out:
+        return sum(out.write(piece) for piece in pieces)
+
+
 def shows_unicode() -> bool:
     """Say whether standard output accepts characters beyond ASCII and, if it is a terminal, can show them."""
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "").replace("_", "")

@@ -44,13 +44,8 @@ if TYPE_CHECKING:
     from ...reports.tables.frame import Frame
 
 
-class Format(StrEnum):
-    """Table formats."""
-
-    table = "table"
-    jsonl = "jsonl"
-    csv = "csv"
-    parquet = "parquet"
+Format = StrEnum("Format", ["table", "jsonl", "csv", "parquet"])
+"""Table formats."""
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Format of the rows.")]

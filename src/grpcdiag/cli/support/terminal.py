@@ -13,12 +13,8 @@ WIDTH = 100
 """Default width of a report that is not shown in a terminal; COLUMNS overrides it."""
 
 
-class When(StrEnum):
-    """When reports are coloured."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
+When = StrEnum("When", ["auto", "always", "never"])
+"""When reports are coloured."""
 
 
 def _set_colour(when: When) -> When:

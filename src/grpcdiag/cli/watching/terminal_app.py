@@ -19,8 +19,7 @@ from ...analyzer.live.interval import CallFigures, ConnectionFigures, Interval, 
 from ...analyzer.model.text import count, safe
 from ...capture.errors import RecordingError
 from ...reports import live_view
-from .handover import Handover
-from .screen import DrawCall
+from .screen import DrawCall, Handover
 
 POLL_S = 0.1
 """Time between two looks for a newer interval."""
