@@ -94,19 +94,21 @@ def measure_turns(tables: Tables, rows: Rows) -> Turn:
     )
 
 
-def mark_in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
-    """Mark connections whose callers send again as soon as they have their responses, and not by timers.
+def mark_in_step(turn: Turn, limits: GapLimits) -> Mask:
+    """Mark idle connections whose callers send again as soon as they have their responses, and not by timers.
 
     The client is idle only when every caller has its response. Callers that send again at once then send together: a
     round carries about as many requests as there are callers, and the connection seldom pauses. Timers make rounds of
     one or two requests, or pauses that fill most of the time.
     """
-    return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
+    together = turn.round_messages >= limits.callers_per_round * turn.callers
+    return (turn.held >= limits.held_share) & together & (turn.paused < limits.most_paused)
 
 
-def mark_library_gaps(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
-    """Mark connections whose silence is long enough to cost the callers time, and too short for a timer."""
-    return (turn.request_ns >= request_ns) & (turn.gap_ns < gap_ns)
+def mark_costly(tables: Tables, turn: Turn, limits: GapLimits) -> Mask:
+    """Mark connections whose silence is long enough to cost the callers time, and neither a timer's nor regular."""
+    costly = (turn.request_ns >= limits.request_ns) & (turn.gap_ns < limits.gap_ns)
+    return costly & ~mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:

@@ -78,12 +78,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(rows):
         return
     turn = _turns.measure_turns(tables, rows)
-    held = (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
-    held &= _turns.mark_measurable(tables, rows)
+    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
     explained = np.isin(rows, shared_connection.find_losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
-    costs &= _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    costs &= ~_turns.mark_regular(tables, rows, limits.dispersion)
+    costs &= _turns.mark_costly(tables, turn, limits)
     if costs.any() and (reason := _processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif costs.any():

@@ -83,8 +83,6 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     """Find the RPCs that wait longer than their connection ever did, the first to stop first."""
     o, waits = tables.open_rpcs, tables.waits
-    if not len(o.stream):
-        return []
     before = np.isin(waits.cause, list(_WINDOWS))
     longest = np.zeros(len(tables.connections.rpcs), dtype=np.int64)
     np.maximum.at(longest, waits.connection[before], waits.duration_ns[before])
@@ -92,8 +90,7 @@ def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     stuck &= ~np.isin(o.connection, tables.unanswered.connection)
     stuck &= o.end_time_ns - o.since_time_ns >= np.maximum(limits.least_ns, limits.factor * longest[o.connection])
     order = np.argsort(o.since_time_ns, kind="stable")
-    rows: list[int] = order[stuck[order]].tolist()
-    return rows
+    return [int(row) for row in order[stuck[order]]]
 
 
 def _get_wait(tables: Tables, row: int) -> int:

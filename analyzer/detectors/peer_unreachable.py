@@ -139,7 +139,7 @@ def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limit
     if share >= limits.critical_share:
         return "critical"
     hidden = any(
-        tables.connections.rpcs[tables.unanswered.connection[row]] == 0 and not _unanswered.is_fin_alone(tables, row)
+        tables.connections.rpcs[tables.unanswered.connection[row]] == 0 and not tables.unanswered.fin_alone[row]
         for row in rows.tolist()
     )
     return "warning" if waiting or share > 0 or hidden else "info"

@@ -68,7 +68,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
-from ..tables import Mask, Tables
+from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _figures, _processes, _shared, _software, _threads, _turns
 
@@ -94,7 +94,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(rows):
         return
     turn = _turns.measure_turns(tables, rows)
-    held = _mark_idle_in_step(turn, limits)
+    held = _turns.mark_in_step(turn, limits)
     near = _turns.mark_measurable(tables, rows)
     if (held & ~near).any():
         yield Skipped(
@@ -104,7 +104,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     held[held] = _turns.mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
-    costly = _mark_costly(tables, turn, limits)
+    costly = _turns.mark_costly(tables, turn, limits)
     if (many & costly).any() and (reason := _processes.lacks_processors(tables, rows[many], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif (many & costly).any():
@@ -119,19 +119,10 @@ def find_losing(tables: Tables, limits: Limits) -> _turns.Rows:
     if not len(rows):
         return rows
     turn = _turns.measure_turns(tables, rows)
-    held = _mark_idle_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
-    held &= _mark_costly(tables, turn, limits)
+    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
+    held &= _turns.mark_costly(tables, turn, limits)
     rows = rows[held & (turn.callers >= limits.callers)]
     return rows[_turns.mark_alone(tables, rows)]
-
-
-def _mark_idle_in_step(turn: _turns.Turn, limits: Limits) -> Mask:
-    return (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
-
-
-def _mark_costly(tables: Tables, turn: _turns.Turn, limits: Limits) -> Mask:
-    costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    return costly & ~_turns.mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) -> Finding:
