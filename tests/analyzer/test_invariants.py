@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +14,44 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import COMPLETE, Frames, Messages, Packets, Tables
 
-every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
+
+@dataclass(frozen=True)
+class Read:
+    """Everything that is read from a capture."""
+
+    tables: Tables
+    frames: Frames
+    messages: Messages
+    packets: Packets
 
 
-@every_capture
-def test_1_every_payload_byte_is_accounted_for(files: tuple[str, ...]) -> None:
-    c = decode(list(files)).connections
+@pytest.mark.parametrize("files", ALL_CAPTURES)
+def test_every_capture(files: tuple[str, ...]) -> None:
+    read = Read(decode(list(files)), *(rows(table, files) for table in (Frames, Messages, Packets)))
+    check_every_payload_byte_is_accounted_for(read)
+    check_frames_and_messages_are_no_more_than_the_bytes(read)
+    check_budgets_sum_to_durations(read)
+    check_first_and_last(read)
+    check_times_are_those_of_the_packets(read)
+    check_no_negative_durations(read)
+    check_waits_lie_between_their_packets(read)
+
+
+def check_every_payload_byte_is_accounted_for(read: Read) -> None:
+    c = read.tables.connections
     read = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
     kinds = (*read, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
     assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
-    packets = rows(Packets, files)
+    packets = read.packets
     assert packets.captured_payload_bytes.sum() <= packets.payload_bytes.sum()
     once = packets.direction[packets.note != _core.PACKET_NOTES.index("duplicate")]
     counted = [int(c.packets_client.sum()), int(c.packets_server.sum())]
     assert np.bincount(once, minlength=2).tolist() == counted
 
 
-@every_capture
-def test_1_frames_and_messages_are_no_more_than_the_bytes(files: tuple[str, ...]) -> None:
+def check_frames_and_messages_are_no_more_than_the_bytes(read: Read) -> None:
     """Frame headers and payloads of a connection fit into its decoded bytes; exactly, once the prefaces are added."""
-    tables, frames = decode(list(files)), rows(Frames, files)
+    tables, frames = read.tables, read.frames
     c = tables.connections
     size = np.bincount(frames.connection, weights=frames.length.astype(float) + 9, minlength=len(c.mss_client))
     whole = (c.complete == 1) & (c.protocol == 1) & (c.missing_bytes == 0) & (c.undecoded_bytes == 0)
@@ -40,9 +59,8 @@ def test_1_frames_and_messages_are_no_more_than_the_bytes(files: tuple[str, ...]
     assert (rest[whole] >= 24).all(), "the preface is decoded as well"
 
 
-@every_capture
-def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
-    tables = budgeted(files)
+def check_budgets_sum_to_durations(read: Read) -> None:
+    tables = read.tables
     assert tables.rpc_budgets.shape == (len(tables.rpcs.stream), len(CAUSES))
     assert (tables.rpc_budgets >= 0).all()
     assert np.array_equal(tables.rpc_budgets.sum(axis=1), tables.rpcs.duration_ns)
@@ -56,9 +74,8 @@ def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
     assert np.array_equal(per_connection, tables.connection_budgets)
 
 
-@every_capture
-def test_3_first_and_last(files: tuple[str, ...]) -> None:
-    tables, frames, messages = decode(list(files)), rows(Frames, files), rows(Messages, files)
+def check_first_and_last(read: Read) -> None:
+    tables, frames, messages = read.tables, read.frames, read.messages
     for table in (frames, messages):
         assert (table.first_packet >= 1).all()
         assert (table.first_packet <= table.last_packet).all()
@@ -70,10 +87,9 @@ def test_3_first_and_last(files: tuple[str, ...]) -> None:
     assert tables.message_count == len(messages.stream)
 
 
-@every_capture
-def test_3_times_are_those_of_the_packets(files: tuple[str, ...]) -> None:
+def check_times_are_those_of_the_packets(read: Read) -> None:
     """Where the clock steps back, a frame ends no earlier than any of its bytes."""
-    packets, frames = rows(Packets, files), rows(Frames, files)
+    packets, frames = read.packets, read.frames
     times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
     sorted_file = bool((np.diff(packets.time_ns) >= 0).all())
     assert [times[number] for number in frames.first_packet.tolist()] == frames.first_time_ns.tolist()
@@ -81,9 +97,8 @@ def test_3_times_are_those_of_the_packets(files: tuple[str, ...]) -> None:
     assert (last == frames.last_time_ns).all() if sorted_file else (last <= frames.last_time_ns).all()
 
 
-@every_capture
-def test_7_no_negative_durations(files: tuple[str, ...]) -> None:
-    tables = decode(list(files))
+def check_no_negative_durations(read: Read) -> None:
+    tables = read.tables
     assert (tables.rpcs.duration_ns >= 0).all()
     assert (tables.waits.duration_ns >= 0).all()
     for method in tables.methods:
@@ -91,9 +106,8 @@ def test_7_no_negative_durations(files: tuple[str, ...]) -> None:
             assert method.turnaround["min"] >= 0
 
 
-@every_capture
-def test_waits_lie_between_their_packets(files: tuple[str, ...]) -> None:
-    waits, packets = decode(list(files)).waits, rows(Packets, files)
+def check_waits_lie_between_their_packets(read: Read) -> None:
+    waits, packets = read.tables.waits, read.packets
     times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
     assert (waits.stopped_at_packet < waits.resumed_at_packet).all()
     head_of_line = CAUSES.index("head_of_line")

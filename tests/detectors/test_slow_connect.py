@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detecting import disagreements, found, the_finding
+from detecting import found, the_finding
 from judging import changed
 from msgspec.structs import replace
 from support import RECORDED, recorded, synthetic
@@ -245,10 +245,6 @@ def test_an_unanswered_lookup_counts_until_the_syn() -> None:
     )
     assert isinstance(finding, Finding)
     assert "1 not answered" in finding.explanation
-
-
-def test_synthetic_captures() -> None:
-    assert disagreements(detector) == []
 
 
 def test_a_question_without_an_answer_is_shown_at_its_own_time() -> None:

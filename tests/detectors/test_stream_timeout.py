@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from detecting import found, the_finding
 from judging import changed
 from support import recorded, synthetic
 
@@ -62,7 +62,6 @@ def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, s
     assert int(finding.metrics["time_p50_ns"]) == pytest.approx(time_ms * MS, rel=0.01)
     assert setting in {remedy.knob for remedy in finding.remedies}
     assert analyze([path]).verdict.finding in {"stream-timeout", "proxy-error"}
-    evidence_is_in_the_packets(finding, [path])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,3 @@ def test_every_timer_has_a_source_and_a_version() -> None:
         assert timer.source
         assert timer.measures in (_timers.SILENCE, _timers.DURATION, _timers.CONNECT)
     assert {timer.software for timer in _timers.TIMERS} <= set(_software.SOFTWARE)  # others would never be shown
-
-
-def test_synthetic_captures() -> None:
-    assert disagreements(detector) == []

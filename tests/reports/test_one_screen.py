@@ -12,7 +12,8 @@ from grpcdiag.reports.shared.quality import find_main
 
 
 @pytest.mark.parametrize("files", ALL_CAPTURES)
-def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
+def test_every_capture(files: tuple[str, ...]) -> None:
+    """The brief report fits a screen, and the whole one renders."""
     try:
         analysis = analyze(list(files))
     except NoGrpcError as error:
@@ -20,13 +21,17 @@ def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
             return
         analysis = error.analysis
     grave = [finding for finding in analysis.findings if finding.severity != "info" and finding.part_of is None]
-    for width in (80, 120):
+    for width in (80, 120) if grave else (80,):
         text = terminal.render_screen(analysis, width=width)
         assert text.count("\n") <= terminal.SCREEN, text
         assert analysis.verdict.text.split()[0] in text
         assert not grave or any(finding.id in text for finding in grave)
         main = find_main(analysis)
         assert main is None or main.id in text
+    whole = terminal.render(analysis)
+    assert f"{analysis.totals.rpcs:,} RPC" in " ".join(whole.split())
+    assert "verdict" in whole
+    assert "\x1b" not in whole
 
 
 def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
