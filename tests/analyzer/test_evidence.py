@@ -87,7 +87,7 @@ class Decoded:
         for pattern, has, has_not in FLAGS:
             if re.search(pattern, item.what) and (packet["flags"] & (has | has_not)) != has:
                 wrong.append(f"flags {packet['flags']:#x}, not {pattern}")
-        for pattern, name in NOTES:
+        for pattern, name in NOTES if not packet["flags"] & FIN else ():  # without bytes it has no note
             if re.search(pattern, item.what) and _core.PACKET_NOTES[packet["note"]] != name:
                 wrong.append(f"{_core.PACKET_NOTES[packet['note']]}, not {name}")
         for pattern, name in FRAMES if packet["connection"] in self.framed else ():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support import ALL_CAPTURES, RECORDINGS, budgeted, recorded, rows, synthetic
+from support import ALL_CAPTURES, RECORDINGS, rows, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
@@ -39,8 +38,8 @@ def test_every_capture(files: tuple[str, ...]) -> None:
 
 def check_every_payload_byte_is_accounted_for(read: Read) -> None:
     c = read.tables.connections
-    read = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
-    kinds = (*read, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
+    known = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
+    kinds = (*known, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
     assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
     packets = read.packets
     assert packets.captured_payload_bytes.sum() <= packets.payload_bytes.sum()
@@ -128,61 +127,6 @@ def test_the_time_that_steps_back_is_told() -> None:
     tables = decode([synthetic("time_steps_back").file])
     assert tables.capture["time_steps_back"] > 0
     assert (tables.rpcs.duration_ns >= 0).all()
-
-
-ENDED: tuple[str, ...] = (
-    "connection",
-    "stream",
-    "start_time_ns",
-    "duration_ns",
-    "status",
-    "request_messages",
-    "response_messages",
-)
-ENDED += ("request_bytes", "response_bytes", "first_packet", "last_packet")
-
-
-def ended(tables: Tables, until: int) -> list[tuple[int, ...]]:
-    """RPCs that were over by packet `until`."""
-    done = (tables.rpcs.flags & COMPLETE != 0) & (tables.rpcs.last_packet <= until)
-    columns = [getattr(tables.rpcs, name)[done].tolist() for name in ENDED]
-    return sorted(zip(*columns, strict=True))
-
-
-def pcap_offsets(data: bytes) -> list[int]:
-    """Where the records of a little-endian pcap end."""
-    ends, position = [], 24
-    while position + 16 <= len(data):
-        position += 16 + int.from_bytes(data[position + 8 : position + 12], "little")
-        ends.append(position)
-    return ends
-
-
-@pytest.mark.parametrize("name", ["impl-go", "rtt205-go-32000-noslowstart", "deadline-exceeded", "ipv6"])
-def test_6_a_prefix_gives_a_prefix(name: str, tmp_path: Path) -> None:
-    data = Path(recorded(f"{name}.pcap")).read_bytes()
-    ends, whole = pcap_offsets(data), decode([recorded(f"{name}.pcap")])
-    cut = tmp_path / "prefix.pcap"
-    for count in sorted({len(ends) * part // 13 for part in range(1, 14)}):
-        cut.write_bytes(data[: ends[count - 1]])
-        tables = decode([str(cut)])
-        assert tables.capture["packets"] == count
-        assert ended(tables, count) == ended(whole, count)
-        assert np.array_equal(tables.rpcs.start_time_ns, whole.rpcs.start_time_ns[: len(tables.rpcs.start_time_ns)])
-
-
-@pytest.mark.parametrize("name", ["impl-java", "rpc-errors", "max-concurrent-streams"])
-def test_6_two_halves_equal_the_whole(name: str, tmp_path: Path) -> None:
-    data = Path(recorded(f"{name}.pcap")).read_bytes()
-    ends = pcap_offsets(data)
-    middle = ends[len(ends) // 2]
-    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
-    first.write_bytes(data[:middle])
-    second.write_bytes(data[:24] + data[middle:])
-    whole, halves = budgeted([recorded(f"{name}.pcap")]), budgeted([str(second), str(first)])
-    assert ended(halves, len(ends)) == ended(whole, len(ends))
-    assert np.array_equal(halves.rpc_budgets, whole.rpc_budgets)
-    assert halves.frame_counts == whole.frame_counts
 
 
 def test_the_captures_are_here() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from detecting import found, the_finding
+from detecting import the_finding
 from judging import changed, must, played, tables_of_scene, told
-from support import recorded, synthetic
+from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -116,7 +116,3 @@ def test_a_goaway_of_the_client_or_with_an_error_is_another_finding() -> None:
     tables = tables_of_scene("abrupt-goaway-refuses")
     assert told(detector, changed(tables, "goaways", direction=[0])) is None
     assert told(detector, changed(tables, "goaways", code=[2])) is None
-
-
-def test_a_close_after_more_than_a_round_trip_is_a_short_grace() -> None:
-    assert found(detector, [synthetic("abrupt-goaway-quiet-grace").file]) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from detecting import found, severity, the_finding
+from detecting import severity, the_finding
 from support import recording, rows, synthetic
 
 from grpcdiag.analyzer.detectors import client_idle_gap as detector
@@ -31,11 +31,6 @@ def test_only_figures_where_sharing_explains_it() -> None:
     for files in (recording("ydb-unary-single-inflight8").files, [synthetic("shared-connection-fires").file]):
         finding = the_finding(detector, files)
         assert (finding.severity, finding.lost_ns, finding.share) == ("info", None, None)
-
-
-def test_loud_on_no_real_capture_and_silent_for_lone_callers() -> None:
-    for name in ("ydb-unary-single-inflight1", "ydb-unary-multi-inflight8", "loss-0pct-rtt20", "ably-staggered-veth"):
-        assert found(detector, recording(name).files) is None
 
 
 @pytest.mark.parametrize(

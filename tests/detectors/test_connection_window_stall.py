@@ -51,16 +51,6 @@ def test_two_streams_share_the_window() -> None:
     assert list(detect_stream(tables, StreamLimits())) == []
 
 
-@pytest.mark.parametrize("name", ["connection-window-quiet-wide", "stream-window-fires", "stream-window-quiet-fits"])
-def test_quiet_where_the_connection_window_binds_nobody(name: str) -> None:
-    assert list(detect(decode([synthetic(name).file]), Limits())) == []
-
-
-@pytest.mark.parametrize("name", ["loss-0pct-rtt20", "rtt205-go-32000", "impl-go", "impl-tonic"])
-def test_quiet_on_real_captures(name: str) -> None:
-    assert list(detect(decode(recording(name).files), Limits())) == []
-
-
 def test_severity_follows_the_share() -> None:
     tables = decode([synthetic("connection-window-fires").file])
     share = firing(detect(tables, Limits())).share or 0.0

@@ -35,10 +35,6 @@ def test_each_call_waits_forty_milliseconds() -> None:
     check_evidence(finding, [synthetic(FIRES).file], "client", 40 * MS)
 
 
-def test_quiet_where_nobody_waited_for_the_ack() -> None:
-    assert list(detect(decode([synthetic("delayed-ack-quiet-writer").file]), Limits())) == []
-
-
 def test_the_senders_implementation_comes_first() -> None:
     tables = relabelled(decode(recording("rtt205-go-16000").files), "congestion_window", "delayed_ack")
     assert firing(detect(tables, Limits())).remedies[0].implementation == "grpc-go"

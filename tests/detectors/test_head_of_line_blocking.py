@@ -41,10 +41,6 @@ def test_the_time_behind_others_is_lost() -> None:
     assert finding.evidence[0].what.startswith("the last bytes of stream 1")
 
 
-def test_quiet_where_others_take_less_than_a_millisecond() -> None:
-    assert list(detect(decode([synthetic("head-of-line-quiet-fast").file]), Limits())) == []
-
-
 def test_severity_follows_the_share() -> None:
     tables = behind()
     share = firing(detect(tables, Limits())).share or 0.0

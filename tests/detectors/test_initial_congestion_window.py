@@ -70,11 +70,6 @@ def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
     assert finding.share == 1.0
 
 
-@pytest.mark.parametrize("name", ["impl-go", "impl-java", "any", "rotated"])
-def test_quiet_on_real_captures(name: str) -> None:
-    assert found(detect(decode(recording(name).files), Limits())) is None
-
-
 def test_a_beginning_is_information_however_large_its_share() -> None:
     finding = firing(detect(decode([synthetic(FIRES).file]), Limits()))
     assert (finding.severity, finding.lost_ns) == ("info", pytest.approx(scenes.RTT, rel=0.01))

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from judging import changed
 from msgspec.structs import replace
-from support import SYNTHETICS, Synthetic, recorded, recording, rows, synthetic
+from support import recorded, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors.loss_recovery import ID, Limits, detect
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
@@ -90,26 +89,6 @@ def test_the_evidence_is_in_the_packets() -> None:
     for stopped, released, resumed in zip(*[iter(evidence[2:])] * 3, strict=True):
         sides = [int(packets.direction[place[e.packet]]) for e in (stopped, released, resumed)]
         assert sides[0] == sides[2] != sides[1]
-
-
-@pytest.mark.parametrize("capture", [pytest.param(s, id=s.name) for s in SYNTHETICS])
-def test_synthetic_captures(capture: Synthetic) -> None:
-    if ID not in (*capture.truth.get("findings", ()), *capture.truth.get("quiet", ())):
-        return
-    analysis = analyze([capture.file])
-    assert fires(analysis) == (ID in capture.truth.get("findings", ()))
-    if fires(analysis):
-        assert finding(analysis).lost_ns == pytest.approx(capture.truth["lost_ns"], rel=0.02)
-
-
-def test_no_synthetic_capture_without_retransmissions_fires() -> None:
-    for capture in SYNTHETICS:
-        try:
-            analysis = analyze([capture.file])
-        except NoGrpcError:
-            continue
-        if fires(analysis):
-            assert int(decode([capture.file]).connections.retransmitted_packets.sum()) > 0, capture.name
 
 
 def severity(tables: Tables, limits: Limits) -> str:

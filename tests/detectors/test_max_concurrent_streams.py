@@ -37,10 +37,6 @@ def test_fires_on_a_limit_of_ten() -> None:
     assert finding.remedies[0].knob == "grpc.MaxConcurrentStreams(n)"
 
 
-def test_quiet_without_a_limit() -> None:
-    assert found(detector, recording("max-concurrent-streams-control").files) is None
-
-
 def test_synthetic_captures() -> None:
     finding = the_finding(detector, [synthetic(QUEUE).file])
     assert finding.metrics["max_concurrent_streams"] == 4

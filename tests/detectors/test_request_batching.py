@@ -43,8 +43,3 @@ def test_large_bursts_without_waiting(limits: dict[str, Any], expected: bool) ->
     assert bool(finding) is expected
     if finding:
         assert "nothing in the capture shows that it costs time" in finding.explanation
-
-
-def test_never_loud_and_silent_for_lone_callers() -> None:
-    for name in ("ydb-unary-single-inflight1", "ydb-unary-multi-inflight8", "roguedb-threads-4"):
-        assert found(detector, recording(name).files) is None

@@ -67,13 +67,6 @@ def test_the_servers_messages_blame_the_client() -> None:
     assert any("grpc.WithInitialWindowSize" in remedy.knob for remedy in finding.remedies)
 
 
-@pytest.mark.parametrize(
-    "name", ["stream-window-quiet-fits", "connection-window-fires", "connection-window-quiet-wide"]
-)
-def test_quiet_where_the_stream_window_binds_nobody(name: str) -> None:
-    assert list(detect(decode([synthetic(name).file]), Limits())) == []
-
-
 def test_a_connection_begun_before_the_capture_is_not_judged() -> None:
     tables = relabelled(decode([synthetic(PROMPT).file]), "stream_window", "unexplained")
     late = replace(tables, connections=replace(tables.connections, complete=np.zeros_like(tables.connections.complete)))
