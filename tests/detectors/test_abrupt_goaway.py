@@ -19,7 +19,6 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/goaway-low", "wild/nginx-goaway50"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/goaway-clientdrops",
     "wild/goaway-graceful",
@@ -27,7 +26,6 @@ QUIET_ON = [
     "wild/rolling-restart-ok",
     "wild/server-kill",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_calls_above_the_last_stream_are_not_lost() -> None:

@@ -18,9 +18,7 @@ from grpcdiag.fixtures.synthetic.scenes_retries import attempt, hedged
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/cancelled"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["deadline-exceeded", "rpc-errors", "wild/retry-storm"]
-"""Recorded captures on which it must not."""
 
 
 def test_a_timer() -> None:

@@ -11,9 +11,7 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import capture_quality
 
 FIRES_ON = ["truncated"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "rpc-errors", "max-concurrent-streams"]
-"""Recorded captures on which it must not."""
 
 TROUBLED = {
     "truncated": {"damaged_places": 1},

@@ -12,9 +12,7 @@ from grpcdiag.analyzer.detectors import client_idle_gap as detector
 from grpcdiag.analyzer.tables import Packets
 
 FIRES_ON = ["lab/client-idle-gap"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["any", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 TWO = "client-idle-gap-fires-on-two"
 

@@ -28,9 +28,7 @@ from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, START_NS
 
 FIRES_ON = ["wild/connect-refused", "wild/connect-dead-first", "wild/connect-v6-first", "wild/rolling-restart-ok"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "wild/connect-settings-slow", "wild/connect-dns-slow", "wild/nginx-goaway50"]
-"""Recorded captures on which it must not."""
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
 CLIENT_HELLO = bytes.fromhex("16030100f8010000f40303") + bytes(241)

@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scenes_failures import connections
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/connection-churn"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 
 def test_synthetic() -> None:

@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-js", "deadline-exceeded"]
-"""Recorded captures on which it must not."""
 
 
 def test_the_call_that_too_many_pings_cost() -> None:

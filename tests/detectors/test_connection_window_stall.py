@@ -18,9 +18,7 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/connection-window-stall", "wild/etcd-bigrange", "wild/ghz-clientpause", "wild/grpclib-slowreader2"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 
 def test_an_upload_waits_for_the_window_every_round_trip() -> None:

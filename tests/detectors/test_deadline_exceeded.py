@@ -15,9 +15,7 @@ from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS, Side
 
 FIRES_ON = ["deadline-exceeded"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["rpc-errors", "impl-go"]
-"""Recorded captures on which it must not."""
 
 
 def test_as_many_as_the_client_counted() -> None:

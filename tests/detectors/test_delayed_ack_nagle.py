@@ -14,9 +14,7 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/delayed-ack-nagle"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 FIRES = "delayed-ack-fires"
 

@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["rtt205-go-14000", "rtt205-go-16000", "rtt205-py-16000", "lab/delayed-data"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-cpp", "impl-go", "impl-java", "impl-js", "impl-py", "impl-tonic"]
-"""Recorded captures on which it must not."""
 
 LATE = "delayed-data-fires"
 

@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
-"""Recorded captures on which it must not."""
 
 
 def test_the_stream_that_nobody_reads_is_named() -> None:

@@ -10,9 +10,7 @@ from grpcdiag.analyzer.detectors import forged_reset as detector
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/idle-rst", "wild/rst-thirdparty", "wild/rst-thirdparty-server"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/idle-finrace", "wild/ka-too-short", "wild/nghttpx-backendkill", "wild/server-kill"]
-"""Recorded captures on which it must not."""
 
 
 def test_a_third_host_is_recognised_from_both_ends() -> None:

@@ -9,7 +9,6 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import half_closed_streams as detector
 
 FIRES_ON = ["wild/half-closed-leak"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/etcd-watch-lease",
     "wild/grpclib-deadline",
@@ -17,7 +16,6 @@ QUIET_ON = [
     "wild/rolling-restart-ok",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_a_full_connection_is_critical() -> None:

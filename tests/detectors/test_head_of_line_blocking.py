@@ -13,9 +13,7 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/head-of-line-blocking"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 
 def behind() -> Tables:

@@ -11,9 +11,7 @@ from support import synthetic
 from grpcdiag.analyzer.detectors import header_overhead as detector
 
 FIRES_ON = ["lab/header-overhead"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 LARGE = "header-overhead-fires"
 

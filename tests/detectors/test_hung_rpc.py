@@ -15,7 +15,6 @@ from grpcdiag.fixtures.synthetic.scenes_dead import METHOD, RTT
 from grpcdiag.fixtures.synthetic.words import S
 
 FIRES_ON = ["wild/hung-rpc"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/etcd-late",
     "wild/etcd-watch-lease",
@@ -25,7 +24,6 @@ QUIET_ON = [
     "wild/watch-ok",
     "wild/window-deadlock",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_the_call_that_nobody_answers_is_named() -> None:

@@ -24,7 +24,6 @@ FIRES_ON = [
     "wild/idle-finrace",
     "wild/idle-rst",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/grpcio-watch-aborted",
     "wild/half-open-deadline",
@@ -36,7 +35,6 @@ QUIET_ON = [
     "wild/server-kill",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_a_forgotten_connection_is_named() -> None:

@@ -26,9 +26,7 @@ FIRES_ON = [
     "rtt205-py-16000",
     "wild/grpclib-upload",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "any", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 RTT_205 = 205 * MS
 BEGINNINGS = {

@@ -11,7 +11,6 @@ from grpcdiag.analyzer.detectors import keepalive_timeout as detector
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/half-open-keepalive",
     "wild/idle-drop-keepalive-ok",
@@ -19,7 +18,6 @@ QUIET_ON = [
     "wild/server-kill",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_a_timeout_below_the_round_trip_is_named() -> None:

@@ -10,9 +10,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import load_imbalance as detector
 
 FIRES_ON = ["wild/lb-allonone"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/connect-dead-first", "wild/lb-even-control", "wild/lb-slow-backend", "wild/rolling-restart-ok"]
-"""Recorded captures on which it must not."""
 
 
 def test_servers_that_dns_gives_and_nobody_uses_are_counted() -> None:

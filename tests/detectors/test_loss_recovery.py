@@ -29,9 +29,7 @@ from grpcdiag.fixtures.synthetic.scenes_queues import same_connection
 from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 
 FIRES_ON = ["lab/loss-recovery", "wild/ghz-outage", "wild/grpcio-outage"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause", "wild/grpcio-frozen"]
-"""Recorded captures on which it must not."""
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"
 MS = 1_000_000

@@ -14,9 +14,7 @@ from grpcdiag.fixtures.synthetic.scenes_answers import reset
 from grpcdiag.fixtures.synthetic.scenes_failures import given_up
 
 FIRES_ON = ["wild/hyper-rst-noerror"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/rst-noerror", "wild/grpclib-deadline", "wild/haproxy-streamtimeout", "wild/nginx-readtimeout"]
-"""Recorded captures on which it must not."""
 
 
 def test_a_server_that_resets_after_the_message() -> None:

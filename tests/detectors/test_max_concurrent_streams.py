@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scenes_turns import queue
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["max-concurrent-streams"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["max-concurrent-streams-control"]
-"""Recorded captures on which it must not."""
 
 QUEUE = "max-concurrent-streams-fires"
 

@@ -21,9 +21,7 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/grpc-java-receive-limit", "wild/grpcio-receive-limit", "wild/grpc-go-receive-limit-server"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["lab/cancelled", "wild/nginx-body-limit", "wild/grpc-ruby-pool", "deadline-exceeded", "wild/retry-storm"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(

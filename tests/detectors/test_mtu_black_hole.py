@@ -20,7 +20,6 @@ FIRES_ON = [
     "wild/grpcio-mtu",
     "wild/grpcio-mtu-first",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
     "wild/half-open-deadline",
@@ -29,7 +28,6 @@ QUIET_ON = [
     "wild/bloat-same",
     "wild/rst-thirdparty",
 ]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(("name", "confidence"), [("mtu-blackhole", "medium"), ("mtu-blackhole-server", "high")])

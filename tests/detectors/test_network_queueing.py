@@ -20,9 +20,7 @@ from grpcdiag.fixtures.synthetic import scenes_queues as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/bloat-same", "wild/bloat-other", "lab/network-queueing"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/bloat-none-control", "wild/gc-server", "lab/network-queueing-control", "impl-go", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 FIRES = "network-queue-fires"
 

@@ -26,7 +26,6 @@ FIRES_ON = [
     "wild/half-open-nodeadline",
     "wild/icmp-host-gone",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
     "wild/half-open-control",
@@ -35,7 +34,6 @@ QUIET_ON = [
     "wild/slow-stream-ok",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
 
 
 FIRES = "peer-unreachable-fires"

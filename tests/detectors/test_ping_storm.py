@@ -11,9 +11,7 @@ from support import recording, synthetic
 from grpcdiag.analyzer.detectors import ping_storm as detector
 
 FIRES_ON = ["rpc-errors", "lab/ping-storm"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 STORM = "ping-storm-fires"
 

@@ -22,7 +22,6 @@ FIRES_ON = [
     "wild/haproxy-504",
     "wild/haproxy-backend-down",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/haproxy-ok",
     "wild/haproxy-streamtimeout",
@@ -30,7 +29,6 @@ QUIET_ON = [
     "wild/connect-go-connect-errors",
     "rpc-errors",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_statuses_and_who_sent_them() -> None:

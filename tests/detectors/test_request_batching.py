@@ -11,9 +11,7 @@ from support import recording, synthetic
 from grpcdiag.analyzer.detectors import request_batching as detector
 
 FIRES_ON = ["lab/request-batching"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["any", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize("name", ["ydb-unary-single-inflight8", "ydb-stream-single-inflight8"])

@@ -29,7 +29,6 @@ FIRES_ON = [
     "wild/grpcio-app-retries",
     "wild/envoy-retries",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/hedging",
     "wild/otlp-unavail",
@@ -37,7 +36,6 @@ QUIET_ON = [
     "wild/grpcio-failing-loop",
     "wild/grpcio-batch-ids",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_calls_that_all_fail_at_their_fifth_attempt() -> None:

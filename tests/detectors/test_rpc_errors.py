@@ -18,9 +18,7 @@ from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, opened, statuses
 
 FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["deadline-exceeded", "ipv6"]
-"""Recorded captures on which it must not."""
 
 
 def test_counts_are_what_the_client_counted() -> None:

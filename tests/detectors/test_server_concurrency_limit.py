@@ -25,7 +25,6 @@ FIRES_ON = [
     "wild/grpc-java-one-thread",
     "wild/tonic-limit",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/plateau-none-control",
     "wild/hop-proxy-slow-a",
@@ -34,7 +33,6 @@ QUIET_ON = [
     "wild/nginx-mcs4",
     "wild/grpc-js-blocked-loop",
 ]
-"""Recorded captures on which it must not."""
 
 
 def test_a_pool_of_four_threads() -> None:

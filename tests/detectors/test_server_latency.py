@@ -28,9 +28,7 @@ FIRES_ON = [
     "wild/otlp-slow",
     "wild/tail-calls",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client", "wild/watch-below-limit"]
-"""Recorded captures on which it must not."""
 
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
 

@@ -20,9 +20,7 @@ from grpcdiag.fixtures.synthetic.scenes_turns import callers, in_step, take_turn
 from grpcdiag.fixtures.synthetic.words import MS, US
 
 FIRES_ON = ["lab/shared-connection-single-8-grpc-go", "wild/ghz-lo-c50", "field-cases/roguedb-threads-4"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["any", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 FIRING = ["ydb-stream-single-inflight8", "ydb-unary-single-inflight8"]
 # measured by a script of its own: time from first to last message, share of it in gaps, number of gaps

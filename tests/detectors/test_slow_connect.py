@@ -32,7 +32,6 @@ FIRES_ON = [
     "wild/connect-syn-retry",
     "wild/connect-v6-first",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "impl-go",
     "ipv6",
@@ -41,7 +40,6 @@ QUIET_ON = [
     "wild/nginx-goaway50",
     "wild/rolling-restart-ok",
 ]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(

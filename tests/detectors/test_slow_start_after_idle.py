@@ -25,9 +25,7 @@ from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS, US
 
 FIRES_ON = ["rtt205-go-16000", "rtt205-py-16000", "lab/slow-start-16000-idle-sysctl1-grpc-c++"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["rtt205-go-14000", "rtt205-go-32000-noslowstart"]
-"""Recorded captures on which it must not."""
 
 RTT_205 = 205 * MS
 FIRING = ["rtt205-go-16000", "rtt205-go-32000", "rtt205-py-16000"]

@@ -11,9 +11,7 @@ from support import recording, synthetic
 from grpcdiag.analyzer.detectors import small_packets as detector
 
 FIRES_ON = ["lab/ping-storm"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-tonic", "max-concurrent-streams-control"]
-"""Recorded captures on which it must not."""
 
 SPREAD, CUT = "small-packets-fires", "small-packets-fires-cut-up"
 

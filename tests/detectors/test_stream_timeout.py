@@ -25,7 +25,6 @@ FIRES_ON = [
     "wild/route-timeout",
     "wild/stream-idle-timeout",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "rpc-errors",
     "deadline-exceeded",
@@ -35,7 +34,6 @@ QUIET_ON = [
     "wild/otlp-unavail",
     "wild/nghttpx-backendkill",
 ]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(

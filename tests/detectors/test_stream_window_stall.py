@@ -18,9 +18,7 @@ from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/stream-window-stall"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 PROMPT, SLOW = "stream-window-fires", "stream-window-slow-reader"
 

@@ -23,7 +23,6 @@ from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_se
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/cpu-client", "wild/gc-client", "wild/gc-server"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/tail-calls",
     "wild/lb-slow-backend",
@@ -32,7 +31,6 @@ QUIET_ON = [
     "too-many-pings",
     "wild/window-deadlock-others",
 ]
-"""Recorded captures on which it must not."""
 
 SERVER, CLIENT = "synchronised-stall-fires-server", "synchronised-stall-fires-client"
 

@@ -14,9 +14,7 @@ from grpcdiag.analyzer.detectors import too_many_pings
 from grpcdiag.fixtures.synthetic.scenes_failures import pinging
 
 FIRES_ON = ["too-many-pings", "lab/too-many-pings", "wild/connect-node-pings"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-py", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 
 def test_the_ping_that_tripped_it() -> None:

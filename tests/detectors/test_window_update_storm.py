@@ -11,9 +11,7 @@ from support import recording, synthetic
 from grpcdiag.analyzer.detectors import window_update_storm as detector
 
 FIRES_ON = ["rpc-errors", "lab/window-update-storm"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
-"""Recorded captures on which it must not."""
 
 STORM = "window-update-storm-fires"
 
