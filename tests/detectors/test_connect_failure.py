@@ -11,7 +11,7 @@ import pytest
 from detecting import evidence_is_in_the_packets, found, the_finding
 from judging import changed, must
 from msgspec.structs import replace
-from support import grpcdiag, recorded, synthetic
+from support import recorded, run_here, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
@@ -44,7 +44,7 @@ def file_of(folder: Path, packets: Sequence[Captured]) -> str:
 def test_a_refused_connection_is_reported_without_rpcs() -> None:
     """ghz opened two connections to a port without a listener, and reported the refusal."""
     path = recorded("wild/refused.pcap.zst")
-    outcome = grpcdiag("analyze", path, "--json")
+    outcome = run_here("analyze", path, "--json")
     analysis = json.loads(outcome.text)
     assert outcome.code == 4
     assert analysis["verdict"]["finding"] == "connect-failure"
@@ -67,11 +67,11 @@ def test_a_refused_connection_is_reported_without_rpcs() -> None:
 def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) -> None:
     """Not the refusal of `::1` that comes before: the client went on with the next address."""
     path = recorded(f"wild/{name}.pcap.zst")
-    analysis = json.loads(grpcdiag("analyze", path, "--json").text)
+    analysis = json.loads(run_here("analyze", path, "--json").text)
     assert analysis["verdict"]["finding"] == "connect-failure"
     assert words in analysis["verdict"]["text"]
     assert "secrets" not in analysis["verdict"]["text"]
-    assert "--keylog" not in grpcdiag("rpcs", path).err
+    assert "--keylog" not in run_here("rpcs", path).err
     finding = the_finding(detector, [path])
     assert finding.severity == "critical"
 
@@ -94,7 +94,7 @@ def test_an_end_that_refuses_the_other_in_tls_1_3(name: str, kind: str, words: s
     assert finding.metrics[f"{kind}_attempts"] == finding.metrics["attempts"]
     assert words in finding.verdict
     assert len(finding.verdict.split()) <= 30
-    assert words in json.loads(grpcdiag("analyze", path, "--json").text)["verdict"]["text"]
+    assert words in json.loads(run_here("analyze", path, "--json").text)["verdict"]["text"]
 
 
 @pytest.mark.parametrize(("records", "fires"), [(1, True), (2, False)])
@@ -251,7 +251,7 @@ def test_an_icmp_error_before_the_syn_is_answered_is_none(tmp_path: Path) -> Non
 def test_a_firewall_that_answers_for_the_server(tmp_path: Path) -> None:
     """Recorded at the client: a rule of the router rejects the port."""
     path = recorded("wild/icmp-rejected.pcap.zst")
-    analysis = json.loads(grpcdiag("analyze", path, "--json").text)
+    analysis = json.loads(run_here("analyze", path, "--json").text)
     assert analysis["verdict"]["finding"] == "connect-failure"
     assert "10.71.1.1 reports communication administratively prohibited" in analysis["verdict"]["text"]
     evidence_is_in_the_packets(the_finding(detector, [path]), [path])

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fsspec")
 from fleets import Inline, change_sums, fleet, split
 from msgspec.structs import replace
-from support import REPOSITORY, grpcdiag, recorded
+from support import REPOSITORY, recorded, run_here
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
@@ -118,7 +118,7 @@ def test_the_division_is_near_that_of_the_packets(both: Path) -> None:
 
 def test_the_commands_open_the_finding(both: Path) -> None:
     (command,) = report(str(both)).causes[0].worst.commands
-    opened = grpcdiag(*shlex.split(command)[1:])
+    opened = run_here(*shlex.split(command)[1:])
     assert opened.code == 0
     assert "congestion_window" in opened.text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import ALL_CAPTURES, grpcdiag, recorded
+from support import ALL_CAPTURES, recorded, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
@@ -48,7 +48,7 @@ def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
 
 def test_the_whole_report_is_asked_for() -> None:
     file = recorded("field-cases/ably-staggered-veth.pcap.zst")
-    brief, whole = grpcdiag("analyze", file), grpcdiag("analyze", file, "--details")
+    brief, whole = run_here("analyze", file), run_here("analyze", file, "--details")
     assert "Wireshark" in whole.text
     assert "Wireshark" not in brief.text
     assert len(brief.text) < len(whole.text)
