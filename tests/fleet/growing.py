@@ -59,7 +59,7 @@ _prepared = TemporaryDirectory(prefix="growing-")
 def in_parts(pieces: int = 5, analyzed: int | None = None) -> Growing:
     """A dataset with the first files of a series (all but one), in as many parts; the next call takes it away."""
     number = pieces - 1 if analyzed is None else analyzed
-    folder = Path(_prepared.name) / f"{number} of {pieces}"
+    folder = Path(_prepared.name) / f"{number}-of-{pieces}"
     as_analyzed = folder.with_suffix(".analyzed")
     if as_analyzed.exists():
         shutil.rmtree(folder)
