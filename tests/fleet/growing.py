@@ -24,10 +24,11 @@ class Growing:
     """A folder into which the files of a series come one after the other."""
 
     def __init__(self, folder: Path, name: str, pieces: int, host: str = "web-1") -> None:
-        if not folder.exists():
-            (folder / "kept").mkdir(parents=True)
-            split(Path(recorded(name)).read_bytes(), folder / "kept", "eth0.pcap", pieces)
-        self.pieces = sorted((folder / "kept").iterdir())
+        kept = folder / "kept"
+        if not kept.exists():
+            kept.mkdir(parents=True)
+            split(Path(recorded(name)).read_bytes(), kept, "eth0.pcap", pieces)
+        self.pieces = sorted(kept.iterdir())
         self.source, self.dataset = folder / "captures", str(folder / "dataset")
         self.host = self.source / host
         self.host.mkdir(parents=True, exist_ok=True)
