@@ -10,9 +10,7 @@ from grpcdiag.analyzer.detectors import lock_contention as detector
 from grpcdiag.analyzer.model.finding import Skipped
 
 FIRES_ON = ["processes/lock-contention"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize("direction", [0, 1])
