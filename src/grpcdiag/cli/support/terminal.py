@@ -5,9 +5,6 @@ import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 WIDTH = 100
 """Default width of a report that is not shown in a terminal; COLUMNS overrides it."""
@@ -21,7 +18,8 @@ class When(StrEnum):
     never = "never"
 
 
-def _set_colour(when: When) -> When:
+def set_colour(when: When) -> When:
+    """Heed `--color`."""
     global _colour
     _colour = when
     return when
@@ -29,13 +27,6 @@ def _set_colour(when: When) -> When:
 
 _colour = When.auto
 """As this run's `--color` says."""
-
-Color = Annotated[
-    When,
-    typer.Option(
-        "--color", callback=_set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
-    ),
-]
 
 
 def columns(output: Path | None, otherwise: int = WIDTH) -> int:
