@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -148,8 +147,10 @@ def spooled(files: list[str]) -> Iterator[list[str]]:
     with ExitStack() as stack:
         with temporary_files():
             folder = stack.enter_context(scratch("grpcdiag-"))
+            from shutil import copyfileobj
+
             with (folder / "standard-input").open("wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
+                copyfileobj(sys.stdin.buffer, file)
         yield [file.name if path == "-" else path for path in files]
 
 

@@ -1,7 +1,6 @@
 """Width and colours of reports: as options, the environment and the terminal say."""
 
 import os
-import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -32,7 +31,9 @@ _colour = When.auto
 def columns(output: Path | None, otherwise: int = WIDTH) -> int:
     """Find the width of a report: the terminal's, that of COLUMNS, or `otherwise`."""
     if output is None and sys.stdout.isatty():
-        return shutil.get_terminal_size((WIDTH, 24)).columns
+        from shutil import get_terminal_size
+
+        return get_terminal_size((WIDTH, 24)).columns
     value = os.environ.get("COLUMNS", "")
     return int(value) if value.isdecimal() and 0 < int(value) < 10_000 else otherwise
 
