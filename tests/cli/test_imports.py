@@ -37,12 +37,26 @@ LATE = (
     | OTHER_COMMANDS
     | {"typer", "grpcdiag.cli.analyze", "difflib", "gettext", "multiprocessing", "pkgutil", "selectors"}
 )
-LATE |= {"shutil", "socket", "subprocess", "tempfile", "tomllib", "unittest"}
+LATE |= {"json", "shutil", "socket", "subprocess", "tempfile", "tomllib", "unittest"}
 """What `analyze FILE` does not need."""
 NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     "version": (
         ["--version"],
-        HEAVY | {"numpy", "msgspec", "typer", "rich", "click", "inspect", "threading", "signal", "json", "subprocess"},
+        HEAVY
+        | {
+            "numpy",
+            "msgspec",
+            "typer",
+            "rich",
+            "click",
+            "inspect",
+            "threading",
+            "signal",
+            "json",
+            "subprocess",
+            "contextlib",
+            "typing",
+        },
     ),
     "json": (
         ["analyze", "--json", CAPTURE],
