@@ -80,7 +80,7 @@ def _answer() -> None:
     from .ahead import read_ahead
 
     if read_ahead(sys.argv[1:]):
-        from .cli.support.analysis import analyze_plainly  # without typer
+        from .cli.formats.analysis import analyze_plainly  # without typer
 
         analyze_plainly(sys.argv[2:])
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.analysis import Format, analyze_capture, analyze_whole, report_analysis
+from .formats.analysis import Format, analyze_capture, analyze_whole, report_analysis
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
     decoding,

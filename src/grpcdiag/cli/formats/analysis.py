@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...ahead import begun
-from .common import decoding, fail_without_rpcs, has_content, how, progress, write
-from .config import announce, hide_methods
-from .measured import Records, add_client
-from .sidecar import find_sidecar
-from .terminal import coloured, columns
+from ..support.common import decoding, fail_without_rpcs, has_content, how, progress, write
+from ..support.config import announce, hide_methods
+from ..support.measured import Records, add_client
+from ..support.sidecar import find_sidecar
+from ..support.terminal import coloured, columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions, Progress
     from ...analyzer.model.analysis import Analysis
     from ...reports.compare.rules import Rule
-    from ..formats.html import Analyse
+    from .html import Analyse
 
 
 class Format(StrEnum):
@@ -79,7 +79,7 @@ def report_analysis(
 
         write(openmetrics.render(analysis), output)
     elif format_ in FOR_CI:
-        from ..formats.ci import render_analysis
+        from .ci import render_analysis
 
         write(render_analysis(analysis, rules, junit=format_ is Format.junit), output)
     else:
