@@ -115,7 +115,7 @@ def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
 
 
 def test_the_walk_finds_imports() -> None:
-    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "analyze.py"))
+    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "formats" / "analysis.py"))
     assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
         list_imports("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )

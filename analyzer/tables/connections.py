@@ -1,5 +1,7 @@
 """Connections, and what is known of each: packets by direction, idle times, TLS records, methods."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 from msgspec import Struct

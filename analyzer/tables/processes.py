@@ -1,5 +1,7 @@
 """What the recorded host did in the intervals in which it had to act, as its scheduler recorded it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 

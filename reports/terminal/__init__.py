@@ -1,6 +1,7 @@
 """The report of `analyze` for a terminal: what happened, the packets that show it, and what to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -57,15 +58,21 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
 def render_screen(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """Render what fits one screen: verdict, time by cause, and for the worst findings the proof and one remedy."""
     width = max(LEAST_WIDTH, width)
-    for layout in _LAYOUTS:
-        text = draw(_list_brief_parts(analysis, width, *layout), width=width, colour=colour)
+
+    @functools.cache  # layouts share parts, and drawing takes longer than an analysis
+    def show(list_parts: Callable[..., Iterable[RenderableType]], *numbers: int) -> str:
+        parts = list(list_parts(analysis, width, *numbers))
+        return draw(parts, width=width, colour=colour) if parts else ""
+
+    for proved, others, rows in _LAYOUTS:
+        text = show(_begin_brief) + show(list_brief_findings, proved, others) + show(_end_brief, rows)
         if text.count("\n") <= SCREEN:
             break
     return text
 
 
-def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, rows: int) -> list[RenderableType]:
-    """List the parts with so many findings with proof, in a line each, and so many methods, connections and notes."""
+def _begin_brief(analysis: Analysis, width: int) -> list[RenderableType]:
+    """List the parts above the findings of a report without details."""
     parts = _begin(analysis)
     if analysis.totals.rpcs:
         budget = (analysis.ends or analysis).budget
@@ -75,7 +82,12 @@ def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, 
     else:
         parts += tls.parts(analysis, most=1, ways=False)
     parts += _list_measured(analysis, width)
-    parts += list_brief_findings(analysis, width, proved, others)
+    return parts
+
+
+def _end_brief(analysis: Analysis, width: int, rows: int) -> list[RenderableType]:
+    """List the parts below the findings of a report without details, with so many methods, connections and notes."""
+    parts: list[RenderableType] = []
     if rows:
         parts += [Text(), *overviews.methods(analysis.methods, width, rows)] if analysis.totals.rpcs else []
         parts += [] if analysis.totals.rpcs else overviews.show_other_requests(analysis, rows)

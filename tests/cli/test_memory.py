@@ -16,7 +16,7 @@ import pytest
 import typer
 from support import PATIENCE_S, recorded, run_here
 
-from grpcdiag.cli.support.common import LEAST_MEMORY, memory_size
+from grpcdiag.cli.support.options import LEAST_MEMORY, memory_size
 from grpcdiag.fixtures.bench.floods import open_connections
 from grpcdiag.fixtures.bench.kinds import KINDS
 from grpcdiag.fixtures.bench.measure import apart, run

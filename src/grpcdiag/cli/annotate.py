@@ -9,23 +9,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing, replacing_in
-from .support.common import (
-    NO_GRPC,
-    Files,
-    KeyLog,
-    Memory,
-    Ports,
-    Quiet,
-    decoding,
-    fail,
-    how,
-    one_place,
-    progress,
-    refuse_own_input,
-    say,
-    spooled,
-    writing,
-)
+from .support.common import NO_GRPC, decoding, fail, how, one_place, progress, refuse_own_input, say, spooled, writing
+from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:

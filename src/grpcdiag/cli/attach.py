@@ -13,20 +13,8 @@ import typer
 from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
 from .scrub import list_notes, refuse_differences, write_scrubbed
-from .support.common import (
-    NO_GRPC,
-    Files,
-    Ports,
-    Quiet,
-    busy,
-    decoding,
-    fail,
-    one_place,
-    say,
-    spooled,
-    temporary_files,
-    writing,
-)
+from .support.common import NO_GRPC, busy, decoding, fail, one_place, say, spooled, temporary_files, writing
+from .support.options import Files, Ports, Quiet
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:

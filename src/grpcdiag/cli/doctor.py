@@ -12,7 +12,8 @@ import typer
 
 from .support.common import write
 from .support.config import read_config
-from .support.terminal import Color, When, coloured, columns
+from .support.options import Color
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check

@@ -10,21 +10,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .support.common import (
-    Files,
-    KeyLog,
-    Memory,
-    Ports,
-    Quiet,
-    decoding,
-    fail,
-    how,
-    one_place,
-    progress,
-    say,
-    spooled,
-    writing,
-)
+from .support.common import decoding, fail, how, one_place, progress, say, spooled, writing
+from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
 from .support.tables import read_pieces
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import Raising
-from .support.common import KeyLog, Quiet, decoding, fail, how, say
+from .support.common import decoding, fail, how, say
 from .support.gate import MET
 from .support.keylog import find_growing
+from .support.options import KeyLog, Quiet
 from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
