@@ -79,7 +79,7 @@ class Texts(Column, frozen=True, eq=False):
     """Whether the texts are all that may occur, none of them from a capture."""
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        return self.where([text is None for text in self.texts]) | np.asarray(self.cells >= len(self.texts))
+        return np.asarray(self.where([text is None for text in self.texts]) | (self.cells >= len(self.texts)))
 
     def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
         """Tell which cells have a text that is chosen, given one answer for each text."""
