@@ -76,6 +76,8 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
+    few: int = 3
+    """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01
     """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
     again_ns: int = 1_000_000_000

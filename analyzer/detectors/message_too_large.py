@@ -66,6 +66,8 @@ ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
 
 
 class Limits(common.Rates, frozen=True, eq=False):
+    few: int = 3
+    """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
     limit_bytes: int = 4 << 20
     """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""
     prompt_ns: int = 100_000_000
