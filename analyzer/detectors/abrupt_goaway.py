@@ -226,9 +226,10 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
             f"the client had sent {above} above it. In total {all_refused} were refused: the server did not process "
             "them, and they are safe to retry (RFC 9113 section 6.8)."
         )
-        parts.append(
-            f"{count(again, 'call')} of the same methods began on other connections within a second, as retries would."
-        )
+        if again:
+            parts.append(
+                f"{count(again, 'call')} of the same methods began on other connections within a second, as retries do."
+            )
     if late:
         parts.append(
             f"{count(late, 'call')} began a round trip or more after the first GOAWAY: a client that has it must not "

@@ -158,6 +158,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
     http2 = int((tables.connections.protocol == HTTP2).sum())
+    of_all = f" of {tables.rpc_count:,}" if paying < tables.rpc_count else ""
+    who = f"{paying:,}{of_all} RPC{'s' if tables.rpc_count > 1 else ''}"
     return Finding(
         id=ID,
         title=(
@@ -177,13 +179,13 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
             f"receive windows had room. {metrics['connections']:,} of {http2:,} connections "
-            f"began like this; {paying:,} of {tables.rpc_count:,} RPCs waited. It happens once per connection and "
+            f"began like this; {who} waited. It happens once per connection and "
             "direction, so it matters how many calls a connection serves."
         ),
         remedies=_list_remedies(host),
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
-            f"{paying:,} of {tables.rpc_count:,} RPCs waited {each} on average ({share:.0%} of RPC time) because a new "
+            f"{who} waited {each} on average ({share:.0%} of RPC time) because a new "
             f"connection may send {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )

@@ -91,7 +91,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     purposes = _count_purposes(tables, row)
     end = _shared.host(tables, row, int(np.argmax(tables.directions.ping_packets[2 * row : 2 * row + 2])))
     critical = storm and share >= limits.critical_share
-    words = ", ".join(f"{number:,} {name}" for name, number in purposes.items() if number)
+    words = ", ".join(f"{number:,} {_PURPOSES[name]}" for name, number in purposes.items() if number)
     return Finding(
         id=ID,
         title=f"{rate:,.0f} packets a second carry only PINGs"
@@ -111,8 +111,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         evidence=tuple(_show_pings(tables, row, count)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
-            f" {_control.explain_severity(tables, row, share, limits, storm=storm)}"
+            f"and no data, {rate:,.0f} a second. Most of these PINGs come from {end}; by their payload they are "
+            f"{words}. {_control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(
@@ -124,6 +124,14 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "that no BDP estimator runs, or raise keepalive times."
         ),
     )
+
+
+_PURPOSES = {
+    "bdp": "BDP probes",
+    "keepalive": "for keepalive",
+    "drain": "for a graceful end",
+    "other": "for another purpose",
+}
 
 
 def _count_purposes(tables: Tables, row: int) -> dict[str, int]:

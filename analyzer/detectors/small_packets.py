@@ -228,7 +228,7 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
     sender = _shared.host(tables, worst // 2, worst % 2)
     segment = f" (a full segment holds {int(m['mss']):,})" if int(m["mss"]) > 0 else ""
     head = (
-        f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {m['streams']} streams in "
+        f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {count(int(m['streams']), 'stream')} in "
         f"{m['packets_sent']:,} packets of {m['payload_bytes_per_packet']} bytes on average{segment}, "
         f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet with any. "
     )
@@ -240,11 +240,11 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
         if spread
         else f"Messages, headers and full segments would need {m['packets_needed']:,} packets: messages are cut up. "
     )
+    probes = f" {count(int(m['estimator_pings']), 'PING')} are BDP probes." if m["estimator_pings"] else ""
     return (
         f"{head}{reason}{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both "
         f"directions carry PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such "
-        f"frames for each DATA frame. {m['estimator_pings']:,} PINGs are BDP probes. This costs load at both ends, not "
-        "time on the wire."
+        f"frames for each DATA frame.{probes} This costs load at both ends, not time on the wire."
     )
 
 

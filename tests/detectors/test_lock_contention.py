@@ -40,7 +40,7 @@ def test_a_queue_of_work_looks_the_same(idle: int, severity: str) -> None:
     some = finding(detector, waits)
     assert some is not None
     assert (some.severity, some.confidence) == (severity, "medium")
-    assert "or a queue of work" in some.verdict
+    assert "lock or queue that they share" in some.verdict
 
 
 def test_without_a_record_nothing_is_said() -> None:
