@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo crate-tests test test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
+.PHONY: help dev demo crate-tests test test-crate test-python test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -54,8 +54,12 @@ demo: dev ## Analyse a recorded capture
 crate-tests: $(INSTALLED) ## Compile the crate's tests
 	$(CARGO_TEST) --quiet --no-run
 
-test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
+test: test-crate test-python ## Run all tests; those that need tshark or tcpdump are skipped without them
+
+test-crate: dev
 	$(CARGO_TEST)
+
+test-python: dev
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)

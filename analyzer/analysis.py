@@ -67,8 +67,8 @@ def add_processes(
     **how: Unpack[DecodeOptions],
 ) -> tuple[Tables, tuple[str, ...]]:
     """Join the process record, or say why the packets stand alone. Raises CaptureError."""
-    from .processes.join import join_record
-    from .processes.record import RecordError
+    from .sidecar.processes.join import join_record
+    from .sidecar.processes.record import RecordError
 
     assert sidecar.processes is not None
     try:

@@ -36,12 +36,17 @@ def examine() -> Iterator[Check]:
             yield from check(area)
 
 
+def _make_check(area: Area, name: str, is_there: bool, found: str, do: str, *, needed: bool = True) -> Check:
+    """Make the result of a check; `do` says what to do if it is not there."""
+    state: State = "ok" if is_there else "missing" if needed else "optional"
+    return Check(area, name, state, found, "" if is_there else do)
+
+
 def _check_tool(name: str, package: str, why: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
     def look(area: Area) -> Iterator[Check]:
         path = tools.find(name)
-        state: State = "ok" if path else ("missing" if needed else "optional")
-        version = _read_version(name) if path else ""
-        yield Check(area, name, state, version or path or "not found", "" if path else f"apt install {package}: {why}")
+        found = (path and _read_version(name)) or path or "not found"
+        yield _make_check(area, name, path is not None, found, f"apt install {package}: {why}", needed=needed)
 
     return look
 
@@ -56,16 +61,15 @@ def _read_version(name: str) -> str:
 def _check_module(name: str, why: str, extra: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
     def look(area: Area) -> Iterator[Check]:
         version = machine.package(name)
-        state: State = "ok" if version else ("missing" if needed else "optional")
-        yield Check(area, name, state, version or "not found", "" if version else f"pip install {extra}: {why}")
+        do = f"pip install {extra}: {why}"
+        yield _make_check(area, name, version is not None, version or "not found", do, needed=needed)
 
     return look
 
 
 def _check_kernel(area: Area) -> Iterator[Check]:
-    release = platform.release()
     fit = sys.platform.startswith("linux") and hasattr(os, "pidfd_open")
-    yield Check(area, "Linux", "ok" if fit else "missing", release, "" if fit else f"{area} needs Linux 5.3 or later")
+    yield _make_check(area, "Linux", fit, platform.release(), f"{area} needs Linux 5.3 or later")
 
 
 def _check_right_to_record(area: Area) -> Iterator[Check]:
@@ -89,41 +93,36 @@ def _check_right_to_record(area: Area) -> Iterator[Check]:
 
 def _check_filters(area: Area) -> Iterator[Check]:
     checked = filters.check("tcp")
-    yield Check(
-        area,
-        "filter check (cypcap)",
-        "ok" if checked else "optional",
-        (machine.package("cypcap") or "found") if checked else "not found",
-        "" if checked else "pip install 'grpcdiag[capture]': finds wrong filters before anything starts",
-    )
+    found = (machine.package("cypcap") or "found") if checked else "not found"
+    do = "pip install 'grpcdiag[capture]': finds wrong filters before anything starts"
+    yield _make_check(area, "filter check (cypcap)", checked, found, do, needed=False)
 
 
 def _check_namespaces(area: Area) -> Iterator[Check]:
     """Create devices in a network namespace that ends with the process."""
     root = os.geteuid() == 0
     trials = (
-        ("network namespaces", ("true",), "the lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN"),
+        ("network namespaces", ["true"], "the lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN"),
         (
             "veth pairs",
-            ("ip", "link", "add", "grpcdiag0", "type", "veth", "peer", "name", "grpcdiag1"),
+            ["ip", "link", "add", "grpcdiag0", "type", "veth", "peer", "name", "grpcdiag1"],
             "modprobe veth",
         ),
         (
             "TUN devices",
-            ("ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"),
+            ["ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"],
             "modprobe tun; /dev/net/tun must exist",
         ),
     )
     for name, words, do in trials:
         works = tools.output("unshare", "--net", "--", *words) is not None
         found = "works" if works else ("does not work" if root else "not allowed, or not found")
-        yield Check(area, name, "ok" if works else "missing", found, "" if works else do)
+        yield _make_check(area, name, works, found, do)
 
 
 def _check_cubic(area: Area) -> Iterator[Check]:
     here = machine.sysctls().get("net.ipv4.tcp_available_congestion_control", "")
-    has = "cubic" in here.split()
-    yield Check(area, "cubic", "ok" if has else "missing", here or "unknown", "" if has else "modprobe tcp_cubic")
+    yield _make_check(area, "cubic", "cubic" in here.split(), here or "unknown", "modprobe tcp_cubic")
 
 
 def settings() -> Iterator[tuple[str, str, str]]:

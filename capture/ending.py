@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from . import sockets
-from .tcpdump import Counts, Tcpdump
+from .tcpdump import Tcpdump
 
 BLOCK_S = 1.3
 """Time after which every packet has reached tcpdump: its read timeout of one second (tcpdump.c), and a margin."""
@@ -64,10 +64,7 @@ def wait(
             continue
         since = max(closed, min(changed, start + patience_s))
         quiet = BLIND_QUIET_S if blind else QUIET_S
-        if now - since >= (quiet if _is_all_written(counts, loopback) else max(quiet, BLOCK_S)):
+        is_all_written = counts.captured * (2 if loopback else 1) == counts.received - counts.dropped
+        if now - since >= (quiet if is_all_written else max(quiet, BLOCK_S)):
             break
     return open_connections
-
-
-def _is_all_written(counts: Counts, loopback: bool) -> bool:
-    return counts.captured * (2 if loopback else 1) == counts.received - counts.dropped

@@ -33,7 +33,7 @@ class KeyLog:
         if output.device:
             raise UsageError("--keys needs a file as -o, not a pipe or a device")
         try:
-            self._descriptor, path = output.keys()
+            self._descriptor, path = output.make_keys()
         except OSError as error:
             raise RecordingError(f"COMMAND cannot write TLS secrets next to {output.path}: {error.strerror}") from None
         self.variables = name_variables(path)
@@ -50,7 +50,7 @@ class KeyLog:
         if not connections and secrets:
             return f"{where}: COMMAND wrote it, but not in the format of SSLKEYLOGFILE, so it decrypts nothing here"
         if not connections:
-            output.drop_keys()
+            output.drop(KEYS_SUFFIX)
             return NONE_WRITTEN
         if self._embedded and capture is not None:
             _embed(output, capture, secrets, where)
@@ -75,12 +75,12 @@ def _embed(output: Output, capture: int, secrets: bytes, where: str) -> None:
         output.replace(list_pieces(capture, secrets))
     except (OSError, _core.CaptureError) as error:
         raise RecordingError(f"they are in {where}: {getattr(error, 'strerror', None) or error}") from None
-    output.drop_keys()
+    output.drop(KEYS_SUFFIX)
 
 
 def list_pieces(capture: int, secrets: bytes) -> Iterator[bytes]:
     """Give an open pcap file as pcapng with secrets in front of the packets. Raises CaptureError."""
-    from ..analyzer.annotate import Annotating  # imported only here: most recordings do not need it
+    from ..analyzer.decode.annotate import Annotating  # imported only here: most recordings do not need it
 
     pieces = Annotating([f"/proc/self/fd/{capture}"], ()).pieces()  # another program may change the path
     first = next(pieces)

@@ -12,49 +12,15 @@ from typing import Any
 
 from . import clock, tools
 
-SYSCTLS = (
-    "net.core.default_qdisc",
-    "net.core.netdev_max_backlog",
-    "net.core.rmem_default",
-    "net.core.rmem_max",
-    "net.core.somaxconn",
-    "net.core.wmem_default",
-    "net.core.wmem_max",
-    "net.ipv4.tcp_abort_on_overflow",
-    "net.ipv4.tcp_adv_win_scale",
-    "net.ipv4.tcp_allowed_congestion_control",
-    "net.ipv4.tcp_autocorking",
-    "net.ipv4.tcp_available_congestion_control",
-    "net.ipv4.tcp_congestion_control",
-    "net.ipv4.tcp_early_retrans",
-    "net.ipv4.tcp_ecn",
-    "net.ipv4.tcp_fastopen",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_limit_output_bytes",
-    "net.ipv4.tcp_max_syn_backlog",
-    "net.ipv4.tcp_mem",
-    "net.ipv4.tcp_min_rtt_wlen",
-    "net.ipv4.tcp_min_tso_segs",
-    "net.ipv4.tcp_moderate_rcvbuf",
-    "net.ipv4.tcp_mtu_probing",
-    "net.ipv4.tcp_no_metrics_save",
-    "net.ipv4.tcp_notsent_lowat",
-    "net.ipv4.tcp_pacing_ca_ratio",
-    "net.ipv4.tcp_pacing_ss_ratio",
-    "net.ipv4.tcp_recovery",
-    "net.ipv4.tcp_retries2",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_sack",
-    "net.ipv4.tcp_slow_start_after_idle",
-    "net.ipv4.tcp_syn_retries",
-    "net.ipv4.tcp_timestamps",
-    "net.ipv4.tcp_tso_win_divisor",
-    "net.ipv4.tcp_tw_reuse",
-    "net.ipv4.tcp_window_scaling",
-    "net.ipv4.tcp_wmem",
+_OF_SOCKETS = "default_qdisc netdev_max_backlog rmem_default rmem_max somaxconn wmem_default wmem_max"
+_OF_TCP = (
+    "abort_on_overflow adv_win_scale allowed_congestion_control autocorking available_congestion_control "
+    "congestion_control early_retrans ecn fastopen fin_timeout keepalive_intvl keepalive_time limit_output_bytes "
+    "max_syn_backlog mem min_rtt_wlen min_tso_segs moderate_rcvbuf mtu_probing no_metrics_save notsent_lowat "
+    "pacing_ca_ratio pacing_ss_ratio recovery retries2 rmem sack slow_start_after_idle syn_retries timestamps "
+    "tso_win_divisor tw_reuse window_scaling wmem"
 )
+SYSCTLS = (*(f"net.core.{name}" for name in _OF_SOCKETS.split()), *(f"net.ipv4.tcp_{name}" for name in _OF_TCP.split()))
 """Settings that change how TCP sends, waits or gives up."""
 
 
@@ -161,7 +127,7 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "name": socket.gethostname(),
         "kernel": f"{kernel.system} {kernel.release} {kernel.version}",
         "machine": kernel.machine,
-        "network_namespace": _find_namespace(),
+        "network_namespace": (tools.output("readlink", "/proc/self/ns/net") or "").strip() or None,
         "boot": clock.identify_boot(),
         "clock": clock.describe_clock(),
         "addresses": addresses(),
@@ -172,7 +138,3 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "interfaces": links(interface),
         "versions": versions(),
     }
-
-
-def _find_namespace() -> str | None:
-    return (tools.output("readlink", "/proc/self/ns/net") or "").strip() or None

@@ -40,10 +40,8 @@ class Output:
         self._user = user
         self._unique = random_part()
         self._parts: list[Part] = []
-        self._side: Part | None = None
-        self._samples: Part | None = None
-        self._processes: Part | None = None
-        self._keys: Part | None = None
+        self._side_files: dict[str, Part] = {}
+        """Files next to the capture, by their suffixes."""
         try:
             self._place, self._first = self._begin()
         except OSError as error:
@@ -114,35 +112,23 @@ class Output:
         """Give the descriptor of a single capture file; None for a ring or a device."""
         return None if self._rotate or self._first is None else self._first.descriptor
 
-    def samples(self) -> int:
-        """Make a new file for samples of sockets. Raises OSError."""
-        self._samples = self._part(self.unfinished + SAMPLES_SUFFIX)
-        return self._samples.descriptor
+    def make(self, suffix: str) -> int:
+        """Make a new file next to the capture, and give its descriptor. Raises OSError."""
+        self._side_files[suffix] = self._part(self.unfinished + suffix, PRIVATE if suffix == KEYS_SUFFIX else None)
+        return self._side_files[suffix].descriptor
 
-    def processes(self) -> int:
-        """Make a new file for the process record. Raises OSError."""
-        self._processes = self._part(self.unfinished + PROCESSES_SUFFIX)
-        return self._processes.descriptor
-
-    def drop_processes(self) -> None:
+    def drop(self, suffix: str) -> None:
         """Remove that file."""
-        if self._processes is not None:
-            self._processes.remove()
-            self._processes = None
+        if part := self._side_files.pop(suffix, None):
+            part.remove()
 
-    def keys(self) -> tuple[int, str]:
+    def make_keys(self) -> tuple[int, str]:
         """Make a new file for TLS secrets that the command can write; give its path, too. Raises OSError."""
-        self._keys = self._part(self.unfinished + KEYS_SUFFIX, PRIVATE)
-        path = self._locate(self._keys.name)
+        made = self.make(KEYS_SUFFIX)
+        path = self._locate(self._side_files[KEYS_SUFFIX].name)
         with Rights(self._user).taken():
             os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
-        return self._keys.descriptor, path
-
-    def drop_keys(self) -> None:
-        """Remove that file."""
-        if self._keys is not None:
-            self._keys.remove()
-            self._keys = None
+        return made, path
 
     def replace(self, pieces: Iterable[bytes]) -> None:
         """Write the capture anew. Raises OSError, and then it stays as it was."""
@@ -157,10 +143,10 @@ class Output:
     def write_side(self, document: dict[str, Any]) -> None:
         """Write the complete sidecar, or leave the previous one. Raises OSError."""
         text = encode_description(document)
-        if self._side is None:
-            name = self.unfinished + SUFFIX
-            self._side = self._first if self._rotate and self._first else self._part(name)
-            _write(self._side.descriptor, text)
+        if SUFFIX not in self._side_files:
+            ring = self._first if self._rotate else None
+            self._side_files[SUFFIX] = ring or self._part(self.unfinished + SUFFIX)
+            _write(self._side_files[SUFFIX].descriptor, text)
             return
         new = self._part(random_name())
         try:
@@ -168,8 +154,8 @@ class Output:
         except OSError:
             new.discard()
             raise
-        self._side.remove()
-        self._side = new
+        self._side_files[SUFFIX].remove()
+        self._side_files[SUFFIX] = new
 
     def _part(self, name: str, mode: int | None = None) -> Part:
         mode = self.mode if mode is None else mode
@@ -217,13 +203,11 @@ class Output:
         except OSError as error:
             kept = self.shown(self.unfinished)
             return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
-        parts = (self._side, self._samples, self._processes, self._keys)
-        for part, suffix in zip(parts, _SUFFIXES, strict=True):
-            if part is not None:
-                try:
-                    part.publish(self.name + suffix)
-                except OSError as error:
-                    problems.append(f"cannot write {self.shown(self.name + suffix)}: {error.strerror}")
+        for suffix, part in self._side_files.items():
+            try:
+                part.publish(self.name + suffix)
+            except OSError as error:
+                problems.append(f"cannot write {self.shown(self.name + suffix)}: {error.strerror}")
         return [self.shown(self.name + end) for end in ends], problems
 
     def _ring(self) -> list[str]:

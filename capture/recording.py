@@ -156,7 +156,7 @@ class Recording:
         try:
             output.write_side(self._document)
             if plan.sample_every_s:
-                self._sampler = Sampler(output.samples(), plan.ports, plan.sample_every_s)
+                self._sampler = Sampler(output.make(SAMPLES_SUFFIX), plan.ports, plan.sample_every_s)
         except OSError as error:
             self.outcome.problems.append(f"the sidecar with the settings could not be written: {error.strerror}")
 
@@ -171,10 +171,10 @@ class Recording:
                 self._tell(_NO_THREADS.format("that needs a COMMAND or --pid, and a file"))
             return
         try:
-            record, command = output.processes(), bool(plan.arguments)
+            record, command = output.make(PROCESSES_SUFFIX), bool(plan.arguments)
             self._tracer = processes.Tracer(record, plan.ports, plan.processes, plan.pids, children=command)
         except (RecordingError, OSError) as error:
-            output.drop_processes()
+            output.drop(PROCESSES_SUFFIX)
             if plan.processes != "auto" or not isinstance(error, processes.UnsuitableError):
                 self._tell(_NO_THREADS.format(error))
             return
@@ -298,7 +298,7 @@ class Recording:
             return
         self._tracer.stop()
         self._tracer = None
-        self._output.drop_processes()
+        self._output.drop(PROCESSES_SUFFIX)
         self._document.pop("processes", None)
         text = _NO_THREADS.format(why)
         if self.plan.processes == "auto":

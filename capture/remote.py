@@ -123,9 +123,8 @@ class Remote:
         messages = "; ".join(self._said[-5:])
         if self.file is None or code not in (0, None):
             raise RecordingError(f"--also {self.host}: the recording there failed: {messages or 'no message'}")
-        dropped = [int(n) for line in self._said for n in re.findall(r"([0-9]{1,18}) packets? dropped by kernel", line)]
-        if dropped and dropped[-1]:
-            self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
+        if dropped := self._read_counts().get("dropped"):
+            self.problems.append(f"{dropped:,} packets were dropped on {self.host}")
         host = re.sub(r"[^A-Za-z0-9.-]+", "_", self.host.removeprefix(transports.POD))
         part, name = output.sidecar(host)
         there = shlex.quote(self.file)
@@ -144,7 +143,8 @@ class Remote:
 
     def _describe(self, output: Output, host: str, name: str) -> None:
         """Write that host's settings next to its capture. Raises OSError."""
-        document = remote_host.describe(self._settings, name, self._count())
+        counts = self._read_counts()
+        document = remote_host.describe(self._settings, name, counts if "captured" in counts else None)
         if document is None:
             self.problems.append(f"--also {self.host}: its settings are unknown")
             return
@@ -153,13 +153,13 @@ class Remote:
             out.write(encode_description(document))
         part.publish(side)
 
-    def _count(self) -> dict[str, int] | None:
-        """Give tcpdump's counts; None when it said none."""
+    def _read_counts(self) -> dict[str, int]:
+        """Read tcpdump's counts, as far as it said them."""
         found = dict[str, int]()
         for name, words in (("captured", "captured"), ("dropped", "dropped by kernel")):
             numbers = [n for line in self._said for n in re.findall(rf"([0-9]{{1,18}}) packets? {words}", line)]
             found |= {name: int(numbers[-1])} if numbers else {}
-        return found if "captured" in found else None
+        return found
 
     def _run(self, command: str, stdout: int) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the other host."""

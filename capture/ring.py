@@ -265,7 +265,7 @@ class Excerpt:
 
     def list_pieces(self) -> Iterator[bytes]:
         """Give the packets as one pcapng, piece by piece. Raises CaptureError."""
-        from ..analyzer.annotate import Annotating  # imported only here: a ring may never need it
+        from ..analyzer.decode.annotate import Annotating  # imported only here: a ring may never need it
 
         return Annotating([f"/proc/self/fd/{one}" for one in self.descriptors], self.comments).pieces()
 

@@ -52,30 +52,19 @@ if "GRPCDIAG_PUBLISHED" in os.environ:  # the site lies beside those of other ve
 html_theme_options: dict[str, list[str]] = {"footer_icons": [], "top_of_page_buttons": []}
 
 TUTORIALS = ["docs/tutorials/README", "docs/tutorials/*"]
-HOW_TO = [
-    "docs/reading-a-finding",
-    "docs/recording-well",
-    "docs/recording",
-    "docs/kubernetes",
-    "docs/watch",
-    "docs/compare",
-    "docs/two-captures",
-    "docs/hops",
-    "docs/client",
-    "docs/narrowing",
-    "docs/memory",
-]
-HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
-REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits", "docs/versions"]
-PROJECT = [
-    "docs/architecture",
-    "docs/live",
-    "docs/adding-a-detector",
-    "docs/link-types-and-reports",
-    "docs/hostile-input",
-    "docs/security",
-]
-PROJECT += ["docs/performance", "CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]
+
+
+def _in_docs(names: str) -> list[str]:
+    return [f"docs/{name}" for name in names.split()]
+
+
+HOW_TO = _in_docs(
+    "reading-a-finding recording-well recording kubernetes watch compare two-captures hops client narrowing "
+    "memory html perfetto sql fleet"
+)
+REFERENCE = _in_docs("commands json tables limits versions")
+PROJECT = _in_docs("architecture live adding-a-detector link-types-and-reports hostile-input security performance")
+PROJECT += ["CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]
 NAVIGATION = {
     "Tutorials": TUTORIALS,
     "How to": HOW_TO,
@@ -92,13 +81,12 @@ def grouped() -> dict[str, list[str]]:
     """The pages of each group, all of docs/ among them."""
     known = {page for pages in NAVIGATION.values() for page in pages}
     mentioned = {page for pattern in known for page in _pages(pattern)}
-    groups = {name: _in_order(patterns) for name, patterns in NAVIGATION.items()}
+    groups = {
+        name: list(dict.fromkeys(page for pattern in patterns for page in _pages(pattern)))
+        for name, patterns in NAVIGATION.items()
+    }
     groups[OTHERS] += [page for page in _pages("docs/*") if page not in mentioned]
     return groups
-
-
-def _in_order(patterns: list[str]) -> list[str]:
-    return list(dict.fromkeys(page for pattern in patterns for page in _pages(pattern)))
 
 
 def _pages(pattern: str) -> list[str]:

@@ -1,6 +1,5 @@
 """The JSON of `analyze`: an `Analysis` as it is, since its types are the document's (analyzer/model/analysis.py)."""
 
-import json as standard_json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -56,6 +55,8 @@ def _text(document: Any) -> str:
     try:
         text = json.format(json.encode(document), indent=2).decode()
     except OverflowError:  # only the slower library writes integers of more than 64 bits
+        import json as standard_json
+
         text = standard_json.dumps(msgspec.to_builtins(document), indent=2)
     return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
 
@@ -71,6 +72,8 @@ def _escape(character: re.Match[str]) -> str:
 
 def read(text: bytes) -> Analysis:
     """Read a document as it was saved. Raises DocumentError."""
+    import json as standard_json
+
     try:
         found = standard_json.loads(text, parse_constant=_refuse, parse_int=_parse_int, parse_float=_parse_float)
         read = msgspec.convert(found, Analysis)
@@ -108,6 +111,7 @@ def schema() -> dict[str, Any]:
 
 def read_schema(name: str) -> dict[str, Any]:
     """Read one of the published schemas."""
+    import json as standard_json
     from importlib import resources  # only here: it takes longer to import than a small capture to analyse
 
     text = resources.files("grpcdiag.reports").joinpath(f"schema/{name}").read_text(encoding="utf-8")

@@ -10,12 +10,7 @@ from ..analyzer.model.finding import Finding, Remedy
 from ..analyzer.model.text import count, duration, list_first, size, utc
 from .shared import client, hops, two_captures
 from .shared.causes import explain_causes
-from .shared.cost import describe_cost
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
-from .shared.narrowed import describe_selection
-from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
-from .shared.other_requests import describe_requests, describe_total, name_path
-from .shared.processes import HEAD, describe_processes
 from .shared.quality import (
     format_begin,
     format_round_trip,
@@ -25,6 +20,16 @@ from .shared.quality import (
     list_not_judged,
     list_vantages,
     rank_cost,
+)
+from .shared.sentences import (
+    MOST_PATHS,
+    THREADS,
+    describe_cost,
+    describe_processes,
+    describe_requests,
+    describe_selection,
+    describe_total,
+    name_path,
 )
 from .terminal import draw
 
@@ -70,7 +75,7 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         yield Block(f"Selected: {part}. Packets, bytes and notes are of the whole capture.")
     yield Block(budget(analysis))
     threads = [prose(line, NOTE) for line in describe_processes(analysis.processes[:MOST_PROCESSES])]
-    yield Block(f"### Threads: {HEAD}\n\n{items(threads)}" if threads else "", "threads", 20)
+    yield Block(f"### Threads: {THREADS}\n\n{items(threads)}" if threads else "", "threads", 20)
     if analysis.client:
         known_client = replace(analysis.client, sources=client.bare_sources(analysis.client.sources))
         drawn = draw(client.parts(known_client, 100), width=100, colour=False)
@@ -127,7 +132,7 @@ def capture(analysis: Analysis, *, place: bool = True) -> str:
 
 def budget(analysis: Analysis) -> str:
     """Show the RPC time by cause."""
-    causes = analysis.ends.budget if analysis.ends else analysis.budget
+    causes = (analysis.ends or analysis).budget
     total, meanings = sum(causes.values()), explain_causes(analysis.ends)
     rows = [
         (code(cause), duration(ns), f"{ns / total:.1%}", meanings.get(cause, ""))
@@ -221,8 +226,8 @@ def called(method: MethodFacts) -> str:
 def other_requests(analysis: Analysis) -> str:
     """Show HTTP/2 requests that are no RPCs; empty without any."""
     found = analysis.other_requests
-    lines = [f"{code(name_path(one))}: {describe_requests(one)}" for one in found[:MOST_OTHER_REQUESTS]]
-    rest = len(found) - MOST_OTHER_REQUESTS
+    lines = [f"{code(name_path(one))}: {describe_requests(one)}" for one in found[:MOST_PATHS]]
+    rest = len(found) - MOST_PATHS
     lines += [f"and {count(rest, 'more path or status', 'more paths or statuses')}"] if rest > 0 else []
     return f"{describe_total(analysis)}:\n\n{items(lines)}" if lines else ""
 

@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..analyzer.intervals import OTHER as REST
-from ..analyzer.intervals import RATES_S, SPANS_S, UNKNOWN, Interval, Totals
+from ..analyzer.live.interval import RATES_S, SPANS_S, Interval
+from ..analyzer.live.totals import OTHER as REST
+from ..analyzer.live.totals import UNKNOWN, Totals
 from ..analyzer.model.analysis import Analysis, MethodFacts
 from ..analyzer.model.text import safe
 

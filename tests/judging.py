@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
-from support import rows, synthetic
+from support import synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.finding import Finding, Skipped
-from grpcdiag.analyzer.tables import Packets, Tables
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.wire import Close, Link
@@ -65,12 +64,3 @@ def repeated(tables: Tables, table: str, row: int, times: int) -> Tables:
     return replace(
         tables, **{table: type(old)(*[np.repeat(getattr(old, f)[[row]], times) for f in old.__struct_fields__])}
     )
-
-
-def check_evidence(finding: Finding, files: Sequence[str]) -> None:
-    """Each packet is one of the capture's, at the time that is told."""
-    packets = rows(Packets, list(files))
-    times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
-    assert finding.evidence
-    for item in finding.evidence:
-        assert times[item.packet] == item.time_ns, item.what

@@ -7,15 +7,19 @@ import inspect
 import json
 import re
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import pytest
 from msgspec import Struct
-from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded
+from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded, synthetic
 
 from grpcdiag.analyzer import detectors
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.detector import Detector
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
 
@@ -40,6 +44,15 @@ def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
     suffixes = (".pcap.gz", ".pcap.zst", ".pcap")
     return recorded(next(f"{name}{suffix}" for suffix in suffixes if (RECORDED / f"{name}{suffix}").is_file()))
+
+
+@cache
+def analyze_synthetic(path: str) -> Analysis:
+    try:
+        return analyze([path])
+    except NoGrpcError as error:
+        assert error.analysis
+        return error.analysis
 
 
 def sections(page: str) -> dict[str, str]:
@@ -120,6 +133,34 @@ def test_synthetic_captures_fire_and_are_quiet(detector: Detector) -> None:
     quiet = [s for s in SYNTHETICS if detector.id in s.truth.get("quiet", ())]
     assert firing
     assert quiet
+    for built in firing:
+        (found,) = (f for f in analyze_synthetic(built.file).findings if f.id == detector.id)
+        if "lost_ns" in built.truth:
+            assert found.lost_ns == pytest.approx(built.truth["lost_ns"], rel=0.001)
+    for built in quiet:
+        assert detector.id not in {f.id for f in analyze_synthetic(built.file).findings}, built.name
+
+
+GRAVE = {
+    "capture_hole": "capture-quality",
+    "goaway": "too-many-pings",
+    "pcapng": "capture-quality",
+    "retransmission": "loss-recovery",
+    "rst_stream": "rpc-errors",
+    "settings_change": "stream-window-stall",
+    "trailers_only": "rpc-errors",
+}
+"""What was built into a capture that is about decoding, as a finding above `info`."""
+
+
+@pytest.mark.parametrize(
+    "name", [s.name for s in SYNTHETICS if not s.truth.get("findings") and not s.truth.get("quiet")]
+)
+def test_synthetic_captures_about_decoding_have_no_other_finding(name: str) -> None:
+    analysis = analyze_synthetic(synthetic(name).file)
+    assert [f.id for f in analysis.findings if f.severity != "info" or f.lost_ns] == [
+        GRAVE[n] for n in GRAVE if n == name
+    ]
 
 
 def test_recorded_captures_have_their_truth_and_a_line_in_the_readme() -> None:

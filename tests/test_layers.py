@@ -17,14 +17,12 @@ from generating.rooms import LAYERS, list_files, list_imports, read_arrows
 # Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
 # core's face in Python; `interruption`, `streams`, `ahead` and `version` are modules of the package itself.
 ARROWS = {
-    "analyzer.limits": "",
     "analyzer.tables": "_core",
     "analyzer.model": "_core analyzer.tables",
     "analyzer.summary": "_core analyzer.tables analyzer.model",
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.detectors": "_core analyzer.limits analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.processes": "_core analyzer.tables analyzer.decode",
-    "analyzer.sidecar": "analyzer.tables analyzer.model analyzer.processes",
+    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.sidecar": "_core analyzer.tables analyzer.model analyzer.decode",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
     "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
@@ -33,23 +31,20 @@ ARROWS = {
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
-    "analyzer.processes analyzer.sidecar analyzer.selection analyzer.hops",
-    "analyzer.live": "_core analyzer.tables analyzer.model analyzer.decode analyzer.analysis",
+    "analyzer.sidecar analyzer.selection analyzer.hops",
+    "analyzer.live": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
-    "analyzer.annotate": "_core analyzer.decode",
-    "analyzer.triggers": "_core analyzer.model",
-    "analyzer.intervals": "_core analyzer.tables analyzer.model analyzer.summary analyzer.live",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
     "capture.tracer": "",
-    "capture": "_core analyzer.annotate analyzer.sidecar capture.tracer files",
+    "capture": "_core analyzer.decode analyzer.sidecar capture.tracer files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops reports.shared",
     "reports.analysis_json": "analyzer.model",
-    "reports.openmetrics": "analyzer.model analyzer.intervals",
+    "reports.openmetrics": "analyzer.model analyzer.live",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json reports.html",
     "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
@@ -59,7 +54,7 @@ ARROWS = {
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
     "reports.scrub": "analyzer.model analyzer.scrub",
     "reports.verify": "_core analyzer.verify reports.shared reports.analysis_json analyzer.model",
-    "reports.live_view": "analyzer.intervals analyzer.model",
+    "reports.live_view": "analyzer.live analyzer.model",
     "reports.wireshark": "analyzer.tables analyzer.model reports.shared",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",
@@ -69,13 +64,10 @@ ARROWS = {
     "analyzer.hops reports.tables fleet.recordings fleet.dataset interruption",
     "fleet.planning": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines fleet.planning",
-    "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
+    "fleet.answers": "analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.limits analyzer.tables analyzer.decode analyzer.detectors analyzer.processes "
-    "analyzer.sidecar analyzer.measured analyzer.selection reports.compare "
-    "analyzer.two_captures "
-    "reports.shared "
-    "reports.tables fixtures "
+    "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.sidecar analyzer.measured "
+    "analyzer.selection reports.compare analyzer.two_captures reports.shared reports.tables fixtures "
     "interruption analyzer.model",
     "cli.formats": "",
     "cli.watching": "",
@@ -123,7 +115,7 @@ def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
 
 
 def test_the_walk_finds_imports() -> None:
-    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "analyze.py"))
+    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "formats" / "analysis.py"))
     assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
         list_imports("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )

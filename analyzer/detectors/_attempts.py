@@ -124,8 +124,7 @@ def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
     over_tls = (c.tls_version == TLS_1_3) & (c.tls_alpn & OFFERS_H2 != 0) & (c.tls_finished_packet > 0)
     prompt = (c.closed_by == 1) & (c.closed_time_ns - tables.setups.client_time_ns <= unanswered_ns)
     client, server = (records == 1) & (sizes == _core.TLS_ALERT_LENGTH)
-    rejected: Mask = over_tls & prompt & server & ~client
-    return rejected
+    return np.asarray(over_tls & prompt & server & ~client)
 
 
 def find_grpc_ports(tables: Tables) -> Ints:

@@ -14,12 +14,26 @@ Rows = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 
 
-class StormLimits(Struct, frozen=True, eq=False):
+class SlowStreamLimits(Struct, frozen=True, eq=False):
+    """When streams are many and slow."""
+
+    streams: int = 16
+    """Fewest streams open at once (heuristic: fewer seldom have messages ready together)."""
+    messages_per_stream: int = 5
+    """Fewest messages of a long stream (heuristic: a unary call has one)."""
+    stream_interval_ns: int = 50_000_000
+    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
+
+
+class StormLimits(SlowStreamLimits, frozen=True, eq=False):
     """The limits of detectors of storms; what differs between them has its value there."""
 
     told_packets: int = 100
+    """Reported from this many such packets (heuristic: fewer show no pattern)."""
     packets: int = 500
+    """Fewest such packets of a storm (heuristic: half of Envoy's max_outbound_control_frames 1000)."""
     per_second: float = 200.0
+    """Fewest such packets per second of a storm (heuristic: grpc-java issue 8260 had about a thousand PINGs)."""
     share: float = 1.0
     told_share: float = 0.1
     """Reported from this share of all packets with payload (heuristic: a tenth)."""
@@ -29,18 +43,16 @@ class StormLimits(Struct, frozen=True, eq=False):
     """Critical from this share (heuristic: ten packets where one would do)."""
     paced_share: float = 0.25
     """The share where streams are many and slow (heuristic: a quarter of all packets is not needed)."""
-    streams: int = 16
-    """Fewest streams open at once (heuristic: as for `small-packets`)."""
-    messages_per_stream: int = 5
-    """Fewest messages of a long stream (heuristic: a unary call has one)."""
-    stream_interval_ns: int = 50_000_000
-    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
 
 
 def sum_directions(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     """Sum a column of `directions` over both directions: one element per connection."""
-    summed: Ints = column.astype(np.int64).reshape(-1, 2).sum(axis=1)
-    return summed
+    return np.asarray(column.astype(np.int64).reshape(-1, 2).sum(axis=1))
+
+
+def sum_both(column: npt.NDArray[np.unsignedinteger], row: int) -> int:
+    """Sum a column of `directions` over both directions of one connection."""
+    return int(column[2 * row]) + int(column[2 * row + 1])
 
 
 class Load(Struct, frozen=True, eq=False):
@@ -65,7 +77,7 @@ def measure_load(tables: Tables, packets: Ints) -> Load:
     return Load(packets, payload, packets / np.maximum(payload, 1), duration, packets / (duration / 1e9))
 
 
-def mark_slow_streams(tables: Tables, streams: int, messages_per_stream: int, interval_ns: int) -> Mask:
+def mark_slow_streams(tables: Tables, limits: SlowStreamLimits) -> Mask:
     """Mark connections with many long streams, each of which seldom sends a message.
 
     A message or a control frame could wait for others there at little cost: the next one of its stream is far away.
@@ -73,11 +85,12 @@ def mark_slow_streams(tables: Tables, streams: int, messages_per_stream: int, in
     d, connections = tables.directions, tables.connections
     messages = np.maximum(d.messages[0::2], d.messages[1::2]).astype(np.int64)
     rpcs = connections.rpcs.astype(np.int64)
-    many = (connections.max_concurrent_rpcs >= streams) & (messages >= messages_per_stream * np.maximum(rpcs, 1))
+    many = connections.max_concurrent_rpcs >= limits.streams
+    many &= messages >= limits.messages_per_stream * np.maximum(rpcs, 1)
     last = np.maximum(d.last_message_time_ns[0::2], d.last_message_time_ns[1::2])
     first = np.where(d.first_message_time_ns[0::2] > 0, d.first_message_time_ns[0::2], d.first_message_time_ns[1::2])
     open_streams = connections.max_concurrent_rpcs.astype(np.int64)
-    return many & ((last - first) * open_streams >= messages * interval_ns)
+    return many & ((last - first) * open_streams >= messages * limits.stream_interval_ns)
 
 
 def find_storms(tables: Tables, load: Load, limits: StormLimits) -> tuple[Rows, bool]:
@@ -85,7 +98,7 @@ def find_storms(tables: Tables, load: Load, limits: StormLimits) -> tuple[Rows, 
     reported = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
     many = reported & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
     many &= load.duration_ns >= limits.duration_ns
-    slow = mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = mark_slow_streams(tables, limits)
     storm = many & ((load.share >= limits.share) | (slow & (load.share >= limits.paced_share)))
     return np.flatnonzero(storm if storm.any() else reported), bool(storm.any())
 
@@ -133,6 +146,6 @@ def show_second(tables: Tables, direction: int, kind: str, what: str) -> Iterato
 def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
     """Yield the first and the last packet of a connection, between which `what` was counted."""
     c = tables.connections
-    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first packet of the connection: {what}")
+    yield _shared.show_packet(c, "first_packet", row, f"first packet of the connection: {what}")
     length = _shared.milliseconds(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))
-    yield Evidence(int(c.last_packet[row]), int(c.last_time_ns[row]), f"its last packet, {length} later")
+    yield _shared.show_packet(c, "last_packet", row, f"its last packet, {length} later")

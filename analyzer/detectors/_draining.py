@@ -7,7 +7,7 @@ from ..model.finding import Remedy
 from ..model.text import count
 from ..tables import Ints, Mask, Tables
 from . import _software
-from ._failures import OK, failed
+from ._failures import OK, LossLimits, failed
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
@@ -36,8 +36,8 @@ def find_refused(tables: Tables) -> Ints:
     return rows[mark_refused(tables, rows)]
 
 
-class Alike(Struct, frozen=True, eq=False):
-    """How alike connections must be that a limit of their server drained."""
+class Alike(LossLimits, frozen=True, eq=False):
+    """How alike connections must be that a limit of their server drained, and how many lost RPCs are critical."""
 
     drained: int = 3
     """Fewest connections with the same number of requests or the same age (heuristic: two may be alike by chance)."""
@@ -94,11 +94,7 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
         number = int(counts[best])
         if number >= max(limits.drained, limits.drained_share * len(connections)) and values[best] > 1:
             return Drained(
-                int(values[best]),
-                0,
-                number,
-                len(connections),
-                _software.recognise_server(tables, connections.tolist()),
+                int(values[best]), 0, number, len(connections), _software.recognise_server(tables, connections.tolist())
             )
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)

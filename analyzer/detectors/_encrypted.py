@@ -17,22 +17,10 @@ from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import (
-    _congestion,
-    _shared,
-    _stalls,
-    capture_quality,
-    loss_recovery,
-)
-from . import (
-    connection_churn as churn,
-)
-from . import (
-    receive_window_stall as receive,
-)
-from . import (
-    slow_start_after_idle as restart,
-)
+from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
+from . import connection_churn as churn
+from . import receive_window_stall as receive
+from . import slow_start_after_idle as restart
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -47,8 +35,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same share from which it is reported (heuristic: above the variation between equal runs)."""
     few_turns: float = 10.0
     """Responses per connection up to which it is hardly used (heuristic: as the RPCs of connection-churn)."""
-    examples: int = 3
-    """Examples shown as evidence (heuristic: enough to see a pattern)."""
 
 
 _LIMITS = Limits()
@@ -69,17 +55,12 @@ def _select_records(tables: Tables, connections: Sequence[int]) -> tuple[Tables,
     return tables, np.flatnonzero(np.isin(tables.waits.connection, np.asarray(connections, dtype=np.int64)))
 
 
-def _measure_share(tables: Tables, rows: Ints) -> float:
-    """Return the blocked time as a share of itself and the time in which the clients waited for responses."""
+def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Finding:
     waits, records = tables.waits, tables.records
     waited = total_ns(waits.duration_ns[rows])
     mine = np.isin(records.connection, waits.connection[rows]) & (records.direction == 1)
-    return waited / max(1, waited + total_ns(records.answer_ns[mine]))
-
-
-def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Finding:
-    waits = tables.waits
-    share = _measure_share(tables, rows)
+    # of the blocked time and the time in which the clients waited for responses
+    share = waited / max(1, waited + total_ns(records.answer_ns[mine]))
     confidence: Confidence = _shared.lower("medium", _stalls.rate_confidence(tables, rows))
     return Finding(
         id=say.id,
@@ -148,7 +129,7 @@ def find_slow_start_after_idle(tables: Tables, connections: Sequence[int]) -> It
     say = _Words(
         id=restart.ID,
         title=f"{bursts} waited for a congestion window that idle time had reset",
-        evidence=[item for row in rows[: _LIMITS.examples].tolist() for item in _show_restart(tables, row, seen)],
+        evidence=[item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_restart(tables, row, seen)],
         explanation=found,
         remedies=restart.list_remedies(where),
         references=("RFC 5681 section 4.1", "Linux net/ipv4/tcp_output.c tcp_cwnd_restart"),
@@ -164,13 +145,8 @@ def _find_first_of_bursts(tables: Tables, rows: Ints) -> Ints:
     """Find the first blocked interval of each burst, in the order of time."""
     waits = tables.waits
     order = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
-    keys = zip(
-        waits.connection[order].tolist(), waits.direction[order].tolist(), waits.flight[order].tolist(), strict=True
-    )
-    first: dict[tuple[int, int, int], int] = {}
-    for key, row in zip(keys, order.tolist(), strict=True):
-        first.setdefault(key, row)
-    return np.array(list(first.values()), dtype=np.int64)
+    bursts = np.stack([waits.connection[order], waits.direction[order], waits.flight[order]], axis=1)
+    return order[np.sort(np.unique(bursts, axis=0, return_index=True)[1])]
 
 
 def _show_restart(tables: Tables, row: int, seen: _congestion.Restarts) -> Iterator[Evidence]:
@@ -218,7 +194,7 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
     say = _Words(
         id=receive.ID,
         title=f"TCP receive windows blocked senders {_stalls.format_times(len(rows))} inside records",
-        evidence=[e for row in _stalls.sort_longest(tables, rows, _LIMITS.examples) for e in _show_stop(tables, row)],
+        evidence=[e for row in _stalls.sort_longest(tables, rows) for e in _show_stop(tables, row)],
         explanation=found,
         remedies=(
             Remedy("linux", "sysctl net.ipv4.tcp_rmem", f"on {reader}: its third value bounds the receive window"),
@@ -270,7 +246,7 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
             int(table.opened_time_ns[row]),
             f"SYN of {tables.client(row)}: connection {row}, whose handshakes take {_shared.milliseconds(float(ns))}",
         )
-        for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[: _LIMITS.examples]
+        for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[: _shared.EXAMPLES]
     )
     return Finding(
         id=churn.ID,

@@ -17,7 +17,7 @@ from ..model.text import safe
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
-from ._shared import distinct, milliseconds, severity
+from ._shared import EXAMPLES, distinct, milliseconds, severity
 from ._software import is_of, recognise_end
 
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
@@ -66,6 +66,17 @@ class Rates(Struct, frozen=True, eq=False):
     """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
     critical_share: float = 0.10
     """Critical from this share of RPCs (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
+
+
+class LossLimits(Struct, frozen=True, eq=False):
+    """How many lost RPCs are critical."""
+
+    critical_share: float = 0.10
+    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer lost RPCs are not critical by their share (heuristic: one or two show no pattern)."""
 
 
 class Failed(Struct, frozen=True, eq=False):
@@ -154,34 +165,29 @@ def _is_unread(tables: Tables, rpc: Counts) -> Mask:
     by_client = c.direction == 0
     np.minimum.at(left, c.connection[by_client], c.time_ns[by_client])
     ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
-    unread: Mask = (rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]])
-    return unread
+    return np.asarray((rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]]))
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns))
-    return ended_so
+    return np.asarray((rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns)))
 
 
 def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
     early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    over: Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
-    return over
+    return np.asarray((rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early))
 
 
 def refused(rows: Failed) -> Mask:
     """Mark RPCs that got an HTTP status or a page instead of a response of their protocol."""
-    instead: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 1)
-    return instead
+    return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 1))
 
 
 def without_trailers(rows: Failed) -> Mask:
     """Mark RPCs whose server ended the stream without a status."""
-    without: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 0)
-    return without
+    return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 0))
 
 
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:
@@ -207,16 +213,19 @@ def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
     return tuple(sorted(name for name in by_method(tables, rpcs) if name != "unknown"))
 
 
-def severity_of_count(count: int, of: int, few: int, rates: Rates) -> Severity:
+def severity_of_count(count: int, of: int, rates: Rates) -> Severity:
     """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
-    return "info" if count < few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
+    return "info" if count < rates.few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
 
 
-def severity_of_loss(lost: int, of: int, few: int, critical: float) -> Severity:
-    """Rate the severity of RPCs that were lost: critical from a share of all, if they are not fewer than `few`."""
-    if not lost:
-        return "info"
-    return "critical" if lost >= few and lost / max(of, 1) >= critical else "warning"
+def are_many_lost(lost: int, of: int, limits: LossLimits) -> bool:
+    """Check whether lost RPCs are critical by their share."""
+    return lost >= limits.few and lost / max(of, 1) >= limits.critical_share
+
+
+def severity_of_loss(lost: int, of: int, limits: LossLimits) -> Severity:
+    """Rate the severity of RPCs that were lost."""
+    return "info" if not lost else "critical" if are_many_lost(lost, of, limits) else "warning"
 
 
 def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
@@ -235,7 +244,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         status = _core.STATUSES[rows.status[place]]
     match _core.STATUS_SOURCES[rows.source[place]]:
         case "http_status" if rows.foreign[place]:
-            what = f"HTTP status {rows.http_status[place]}{_answered_by(tables, rows, place)}"
+            name = software(tables, int(rows.answered_by[place]))
+            what = f"HTTP status {rows.http_status[place]}{f' from {name}' if name else ''}"
         case "http_status":
             what = "END_STREAM without trailers"
         case "server_reset":
@@ -251,11 +261,6 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case _:
             return f"trailers with status {status}"
     return f"{what}, which gRPC reads as {status}"
-
-
-def _answered_by(tables: Tables, rows: Failed, place: int) -> str:
-    name = software(tables, int(rows.answered_by[place]))
-    return f" from {name}" if name else ""
 
 
 def software(tables: Tables, agent: int) -> str | None:
@@ -314,9 +319,9 @@ def error_text(tables: Tables, number: int) -> str | None:
     return safe(unquote(tables.errors[number]))[:200] if number < len(tables.errors) else None
 
 
-def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:
+def spans(tables: Tables, rows: Failed) -> Iterator[Evidence]:
     """Yield begin and end of the first RPCs."""
-    for place in range(min(limit, len(rows))):
+    for place in range(min(EXAMPLES, len(rows))):
         rpc = int(rows.rpc[place])
         yield began(tables, rpc)
         yield ended(tables, rpc, reset_words(tables, rows, place))

@@ -13,11 +13,6 @@ Figure = Callable[[Analysis], str]
 """Writes a figure of an analysis as Markdown."""
 
 
-def nothing_seen(_: Analysis) -> str:
-    """Say that no packet shows the pattern, where there is no figure."""
-    return "no packets that show it"
-
-
 def blocked_time(cause: str) -> Figure:
     """Give the RPC time of one cause."""
 

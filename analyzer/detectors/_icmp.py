@@ -5,6 +5,7 @@ import numpy as np
 from ..model.finding import Evidence
 from ..model.text import count
 from ..tables import Ints, Mask, Tables
+from ._shared import show_packet
 
 UNREACHABLE, UNREACHABLE_V6, PACKET_TOO_BIG = 3, 1, 2
 """Values of `IcmpErrors.kind` (RFC 792, RFC 4443); those of the two versions differ."""
@@ -106,5 +107,5 @@ def show_error(tables: Tables, row: int, since_ns: int) -> Evidence:
     errors = tables.icmp_errors
     what = f"{name_reporter(tables, row)} reports {name_error(tables, row)}"
     if errors.first_time_ns[row] >= since_ns:
-        return Evidence(int(errors.first_packet[row]), int(errors.first_time_ns[row]), what)
-    return Evidence(int(errors.last_packet[row]), int(errors.last_time_ns[row]), what)
+        return show_packet(errors, "first_packet", row, what)
+    return show_packet(errors, "last_packet", row, what)

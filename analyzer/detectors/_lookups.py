@@ -13,6 +13,7 @@ from msgspec import Struct
 from ..model.finding import Evidence
 from ..model.text import count, safe
 from ..tables import Ints, Tables
+from ._shared import show_packet
 
 PORT = 53
 """Port of DNS servers, over UDP and TCP (RFC 1035 section 4.2)."""
@@ -146,5 +147,5 @@ def show_end(tables: Tables, row: int) -> Evidence:
     asked, name = tables.lookups, describe(tables, row)
     if asked.answer_packet[row]:
         code = f" with response code {asked.code[row]}" if asked.code[row] else ""
-        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}{code}")
-    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name}, not answered")
+        return show_packet(asked, "answer_packet", row, f"DNS answer for {name}{code}")
+    return show_packet(asked, "packet", row, f"DNS question for {name}, not answered")

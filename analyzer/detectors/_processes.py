@@ -26,8 +26,6 @@ class WaitLimits(Struct, frozen=True, eq=False):
     """Intervals with a known thread at least (heuristic: fewer show no pattern)."""
     warning_share: float = 0.05
     """A warning from this share of RPC time, or of the connections' time (heuristic: above the variation of runs)."""
-    examples: int = 3
-    """Intervals shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class Waited(Struct, frozen=True, eq=False):
@@ -118,10 +116,10 @@ def make_metrics(found: Processes, waited: Waited) -> dict[str, int | float | st
     return figures | {"waited_idle_ns": waited.idle_ns, **parts, "processors": found.processors}
 
 
-def show_longest(found: Processes, waited: Waited, examples: int, what: str) -> Iterator[Evidence]:
+def show_longest(found: Processes, waited: Waited, what: str) -> Iterator[Evidence]:
     """Yield the packets before which the side waited longest."""
     acts = found.acts
-    longest = np.argsort(-waited.ns, kind="stable")[:examples]
+    longest = np.argsort(-waited.ns, kind="stable")[: _shared.EXAMPLES]
     for row in sorted(longest[waited.ns[longest] > 0].tolist(), key=lambda row: int(acts.packet[row])):
         length, ns = int(acts.duration_ns[row]), int(waited.ns[row])
         name = found.names.get(int(acts.process[row]), "")

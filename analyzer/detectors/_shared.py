@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from ..model.finding import Confidence, Severity
+from ..model.finding import Confidence, Evidence, Severity
 from ..summary import figures
 from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
 from ..tables.durations import clip_ns
+
+EXAMPLES, FEW_EXAMPLES = 3, 2
+"""Connections, RPCs or packets shown as evidence of a finding, at most (heuristic: enough to see a pattern)."""
 
 
 def rpc_time(tables: Tables) -> int:
@@ -98,6 +102,12 @@ def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
     """Sort values and remove duplicates. `np.unique` alone does the same, but imports numpy's masked arrays: 10 ms."""
     ordered = np.sort(values.astype(np.int64))
     return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
+
+
+def show_packet(table: Struct, name: str, row: int, what: str) -> Evidence:
+    """Show a packet of a row by the name of the column with its number; that of its time is alike: `ack_time_ns`."""
+    packet, time = (int(getattr(table, column)[row]) for column in (name, name.replace("packet", "time_ns")))
+    return Evidence(packet, time, what)
 
 
 def milliseconds(ns: float) -> str:

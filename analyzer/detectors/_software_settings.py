@@ -1,7 +1,5 @@
 """Settings of HTTP/2 windows and stream limits, by software: one line each, with its source and version."""
 
-from msgspec import Struct
-
 from ..model.finding import Remedy
 from ._software import C_CORE, find_none, recognise
 
@@ -9,18 +7,6 @@ STREAM_WINDOW, CONNECTION_WINDOW, STREAM_LIMIT = "stream window", "connection wi
 """What a setting sets."""
 CLIENT, SERVER, BOTH = (0,), (1,), (0, 1)
 """At which ends, by direction."""
-
-
-class Setting(Struct, frozen=True):
-    """A setting of one software."""
-
-    software: str
-    sets: str
-    ends: tuple[int, ...]
-    knob: str
-    note: str
-    source: str
-    """Where it is described, with the version: for who checks this table, not shown."""
 
 
 _GO = "64 KiB or more switches the BDP estimator off; when unset, windows grow to 16 MiB automatically"
@@ -31,273 +17,127 @@ _TONIC = "1 MiB on servers, 2 MiB (5 MiB per connection) on clients by default; 
 _MEMORY = "each open stream or connection may hold that much memory"
 _PROXY = "a proxy has separate windows for each side"
 _MORE = "more RPCs at a time, which need more memory"
+_HTTP2 = "http.Transport{HTTP2: &http.HTTP2Config{"
 
-_ENVOY = "http2_protocol_options."
-_PROTO = "core/v3/protocol.proto, Envoy 1.31"
-_NET = "golang.org/x/net/http2, v0.30"
-_ALL = (STREAM_WINDOW, CONNECTION_WINDOW)
-
-SETTINGS = (
-    Setting("grpc-go", STREAM_WINDOW, CLIENT, "grpc.WithInitialWindowSize(n)", _GO, "dialoptions.go, grpc-go 1.70"),
-    Setting(
-        "grpc-go", CONNECTION_WINDOW, CLIENT, "grpc.WithInitialConnWindowSize(n)", _GO, "dialoptions.go, grpc-go 1.70"
+SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...]] = {
+    ("grpc-go", "dialoptions.go, grpc-go 1.70"): (
+        (STREAM_WINDOW, CLIENT, "grpc.WithInitialWindowSize(n)", _GO),
+        (CONNECTION_WINDOW, CLIENT, "grpc.WithInitialConnWindowSize(n)", _GO),
     ),
-    Setting("grpc-go", STREAM_WINDOW, SERVER, "grpc.InitialWindowSize(n)", _GO, "server.go, grpc-go 1.70"),
-    Setting("grpc-go", CONNECTION_WINDOW, SERVER, "grpc.InitialConnWindowSize(n)", _GO, "server.go, grpc-go 1.70"),
-    Setting("grpc-go", STREAM_LIMIT, SERVER, "grpc.MaxConcurrentStreams(n)", _MORE, "server.go, grpc-go 1.70"),
-    *(
-        Setting("grpc-java", sets, CLIENT, "NettyChannelBuilder.initialFlowControlWindow(n)", _JAVA, "grpc-java 1.68")
-        for sets in _ALL
+    ("grpc-go", "server.go, grpc-go 1.70"): (
+        (STREAM_WINDOW, SERVER, "grpc.InitialWindowSize(n)", _GO),
+        (CONNECTION_WINDOW, SERVER, "grpc.InitialConnWindowSize(n)", _GO),
+        (STREAM_LIMIT, SERVER, "grpc.MaxConcurrentStreams(n)", _MORE),
     ),
-    *(
-        Setting("grpc-java", sets, SERVER, "NettyServerBuilder.initialFlowControlWindow(n)", _JAVA, "grpc-java 1.68")
-        for sets in _ALL
+    ("grpc-java", "grpc-java 1.68"): (
+        (STREAM_WINDOW, CLIENT, "NettyChannelBuilder.initialFlowControlWindow(n)", _JAVA),
+        (CONNECTION_WINDOW, CLIENT, "NettyChannelBuilder.initialFlowControlWindow(n)", _JAVA),
+        (STREAM_WINDOW, SERVER, "NettyServerBuilder.initialFlowControlWindow(n)", _JAVA),
+        (CONNECTION_WINDOW, SERVER, "NettyServerBuilder.initialFlowControlWindow(n)", _JAVA),
+        (STREAM_LIMIT, SERVER, "NettyServerBuilder.maxConcurrentCallsPerConnection(n)", _MORE),
     ),
-    Setting(
-        "grpc-java",
-        STREAM_LIMIT,
-        SERVER,
-        "NettyServerBuilder.maxConcurrentCallsPerConnection(n)",
-        _MORE,
-        "grpc-java 1.68",
+    ("grpc-java-okhttp", "grpc-java 1.68"): (
+        (STREAM_WINDOW, CLIENT, "OkHttpChannelBuilder.flowControlWindow(n)", _OKHTTP),
+        (CONNECTION_WINDOW, CLIENT, "OkHttpChannelBuilder.flowControlWindow(n)", _OKHTTP),
+        (STREAM_WINDOW, SERVER, "OkHttpServerBuilder.flowControlWindow(n)", _OKHTTP),
+        (CONNECTION_WINDOW, SERVER, "OkHttpServerBuilder.flowControlWindow(n)", _OKHTTP),
     ),
-    *(
-        Setting(
-            "grpc-java-okhttp", sets, CLIENT, "OkHttpChannelBuilder.flowControlWindow(n)", _OKHTTP, "grpc-java 1.68"
-        )
-        for sets in _ALL
+    (C_CORE, "grpc_types.h, gRPC 1.66"): (
+        (STREAM_WINDOW, BOTH, "grpc.http2.bdp_probe=1", _CORE),
+        (CONNECTION_WINDOW, BOTH, "grpc.http2.bdp_probe=1", _CORE),
     ),
-    *(
-        Setting("grpc-java-okhttp", sets, SERVER, "OkHttpServerBuilder.flowControlWindow(n)", _OKHTTP, "grpc-java 1.68")
-        for sets in _ALL
+    (C_CORE, "channel_arg_names.h, gRPC 1.66"): (
+        (STREAM_LIMIT, SERVER, "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n", _MORE),
     ),
-    *(Setting(C_CORE, sets, BOTH, "grpc.http2.bdp_probe=1", _CORE, "grpc_types.h, gRPC 1.66") for sets in _ALL),
-    Setting(
-        C_CORE,
-        STREAM_LIMIT,
-        SERVER,
-        "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n",
-        _MORE,
-        "channel_arg_names.h, gRPC 1.66",
+    ("grpc-js", "@grpc/grpc-js 1.14"): (
+        (STREAM_WINDOW, CLIENT, "grpc-node.flow_control_window=n", "65,535 bytes by default"),
+        (CONNECTION_WINDOW, CLIENT, "grpc-node.flow_control_window=n", "65,535 bytes by default"),
     ),
-    *(
-        Setting(
-            "grpc-js", sets, CLIENT, "grpc-node.flow_control_window=n", "65,535 bytes by default", "@grpc/grpc-js 1.14"
-        )
-        for sets in _ALL
+    ("grpc-js", "@grpc/grpc-js 1.12"): ((STREAM_LIMIT, SERVER, "'grpc.max_concurrent_streams': n", _MORE),),
+    ("tonic", "tonic 0.12"): (
+        (STREAM_WINDOW, CLIENT, "Endpoint::initial_stream_window_size(n)", _TONIC),
+        (CONNECTION_WINDOW, CLIENT, "Endpoint::initial_connection_window_size(n)", _TONIC),
+        (STREAM_WINDOW, SERVER, "Server::initial_stream_window_size(n)", _TONIC),
+        (CONNECTION_WINDOW, SERVER, "Server::initial_connection_window_size(n)", _TONIC),
+        (STREAM_LIMIT, SERVER, "Server::builder().max_concurrent_streams(n)", _MORE),
     ),
-    Setting("grpc-js", STREAM_LIMIT, SERVER, "'grpc.max_concurrent_streams': n", _MORE, "@grpc/grpc-js 1.12"),
-    Setting("tonic", STREAM_WINDOW, CLIENT, "Endpoint::initial_stream_window_size(n)", _TONIC, "tonic 0.12"),
-    Setting("tonic", CONNECTION_WINDOW, CLIENT, "Endpoint::initial_connection_window_size(n)", _TONIC, "tonic 0.12"),
-    Setting("tonic", STREAM_WINDOW, SERVER, "Server::initial_stream_window_size(n)", _TONIC, "tonic 0.12"),
-    Setting("tonic", CONNECTION_WINDOW, SERVER, "Server::initial_connection_window_size(n)", _TONIC, "tonic 0.12"),
-    Setting("tonic", STREAM_LIMIT, SERVER, "Server::builder().max_concurrent_streams(n)", _MORE, "tonic 0.12"),
-    Setting(
-        "grpc-dotnet", STREAM_WINDOW, CLIENT, "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", _MEMORY, ".NET 8"
+    ("grpc-dotnet", ".NET 8"): (
+        (STREAM_WINDOW, CLIENT, "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", _MEMORY),
     ),
-    Setting(
-        "grpc-dotnet",
-        STREAM_WINDOW,
-        SERVER,
-        "Kestrel Limits.Http2.InitialStreamWindowSize = n",
-        _MEMORY,
-        "ASP.NET Core 8",
+    ("grpc-dotnet", "ASP.NET Core 8"): (
+        (STREAM_WINDOW, SERVER, "Kestrel Limits.Http2.InitialStreamWindowSize = n", _MEMORY),
+        (CONNECTION_WINDOW, SERVER, "Kestrel Limits.Http2.InitialConnectionWindowSize = n", _MEMORY),
+        (STREAM_LIMIT, SERVER, "KestrelServerOptions.Limits.Http2.MaxStreamsPerConnection = n", _MORE),
     ),
-    Setting(
-        "grpc-dotnet",
-        CONNECTION_WINDOW,
-        SERVER,
-        "Kestrel Limits.Http2.InitialConnectionWindowSize = n",
-        _MEMORY,
-        "ASP.NET Core 8",
+    ("grpclib", "grpclib/config.py, grpclib 0.4"): (
+        (STREAM_WINDOW, BOTH, "Configuration(http2_stream_window_size=n)", "4 MiB by default"),
+        (CONNECTION_WINDOW, BOTH, "Configuration(http2_connection_window_size=n)", "4 MiB by default"),
     ),
-    Setting(
-        "grpc-dotnet",
-        STREAM_LIMIT,
-        SERVER,
-        "KestrelServerOptions.Limits.Http2.MaxStreamsPerConnection = n",
-        _MORE,
-        "ASP.NET Core 8",
+    ("connect-go", "golang.org/x/net/http2, v0.30"): (
+        (STREAM_WINDOW, SERVER, "http2.Server{MaxUploadBufferPerStream: n}", "1 MiB by default"),
+        (CONNECTION_WINDOW, SERVER, "http2.Server{MaxUploadBufferPerConnection: n}", "1 MiB by default"),
+        (STREAM_LIMIT, SERVER, "http2.Server{MaxConcurrentStreams: n}", f"250 by default; {_MORE}"),
     ),
-    Setting(
-        "grpclib",
-        STREAM_WINDOW,
-        BOTH,
-        "Configuration(http2_stream_window_size=n)",
-        "4 MiB by default",
-        "grpclib/config.py, grpclib 0.4",
+    ("Go net/http", "golang.org/x/net/http2, v0.30"): (
+        (STREAM_WINDOW, SERVER, "http2.Server{MaxUploadBufferPerStream: n}", "1 MiB by default"),
+        (CONNECTION_WINDOW, SERVER, "http2.Server{MaxUploadBufferPerConnection: n}", "1 MiB by default"),
+        (STREAM_LIMIT, SERVER, "http2.Server{MaxConcurrentStreams: n}", f"250 by default; {_MORE}"),
     ),
-    Setting(
-        "grpclib",
-        CONNECTION_WINDOW,
-        BOTH,
-        "Configuration(http2_connection_window_size=n)",
-        "4 MiB by default",
-        "grpclib/config.py, grpclib 0.4",
+    ("connect-go", "net/http, Go 1.24"): (
+        (STREAM_WINDOW, CLIENT, f"{_HTTP2}MaxReceiveBufferPerStream: n}}}}", "4 MiB by default"),
+        (CONNECTION_WINDOW, CLIENT, f"{_HTTP2}MaxReceiveBufferPerConnection: n}}}}", "1 GiB by default"),
     ),
-    *(
-        Setting(software, sets, SERVER, f"http2.Server{{{field}: n}}", note, _NET)
-        for software in ("connect-go", "Go net/http")
-        for sets, field, note in (
-            (STREAM_WINDOW, "MaxUploadBufferPerStream", "1 MiB by default"),
-            (CONNECTION_WINDOW, "MaxUploadBufferPerConnection", "1 MiB by default"),
-            (STREAM_LIMIT, "MaxConcurrentStreams", f"250 by default; {_MORE}"),
-        )
+    ("connect-es", "@connectrpc/connect-node 2.0"): (
+        (STREAM_WINDOW, CLIENT, "createGrpcTransport({nodeOptions: {settings: {initialWindowSize: n}}})", _MEMORY),
     ),
-    *(
-        Setting(
-            "connect-go",
-            sets,
-            CLIENT,
-            f"http.Transport{{HTTP2: &http.HTTP2Config{{{field}: n}}}}",
-            note,
-            "net/http, Go 1.24",
-        )
-        for sets, field, note in (
-            (STREAM_WINDOW, "MaxReceiveBufferPerStream", "4 MiB by default"),
-            (CONNECTION_WINDOW, "MaxReceiveBufferPerConnection", "1 GiB by default"),
-        )
+    ("Armeria", "Armeria 1.30"): (
+        (STREAM_WINDOW, CLIENT, "ClientFactoryBuilder.http2InitialStreamWindowSize(n)", "1 MiB by default"),
+        (CONNECTION_WINDOW, CLIENT, "ClientFactoryBuilder.http2InitialConnectionWindowSize(n)", "1 MiB by default"),
+        (STREAM_WINDOW, SERVER, "ServerBuilder.http2InitialStreamWindowSize(n)", "1 MiB by default"),
+        (CONNECTION_WINDOW, SERVER, "ServerBuilder.http2InitialConnectionWindowSize(n)", "1 MiB by default"),
+        (STREAM_LIMIT, SERVER, "ServerBuilder.http2MaxStreamsPerConnection(n)", _MORE),
     ),
-    Setting(
-        "connect-es",
-        STREAM_WINDOW,
-        CLIENT,
-        "createGrpcTransport({nodeOptions: {settings: {initialWindowSize: n}}})",
-        _MEMORY,
-        "@connectrpc/connect-node 2.0",
+    ("grpc-swift", "grpc-swift 1.23"): (
+        (STREAM_WINDOW, CLIENT, "GRPCChannelPool.Configuration.http2.targetWindowSize = n", _MEMORY),
+        (STREAM_WINDOW, SERVER, "Server.Configuration.httpTargetWindowSize = n", _MEMORY),
+        (STREAM_LIMIT, SERVER, "Server.Configuration.httpMaxConcurrentStreams = n", _MORE),
     ),
-    *(
-        Setting("Armeria", sets, ends, f"{builder}.{knob}(n)", "1 MiB by default", "Armeria 1.30")
-        for ends, builder in ((CLIENT, "ClientFactoryBuilder"), (SERVER, "ServerBuilder"))
-        for sets, knob in (
-            (STREAM_WINDOW, "http2InitialStreamWindowSize"),
-            (CONNECTION_WINDOW, "http2InitialConnectionWindowSize"),
-        )
+    ("nginx", "ngx_http_v2_module, nginx 1.27"): (
+        (STREAM_WINDOW, SERVER, "http2_body_preread_size n", f"64k by default; {_PROXY}"),
+        (STREAM_LIMIT, SERVER, "http2_max_concurrent_streams n", f"128 by default; {_MORE}"),
     ),
-    Setting("Armeria", STREAM_LIMIT, SERVER, "ServerBuilder.http2MaxStreamsPerConnection(n)", _MORE, "Armeria 1.30"),
-    Setting(
-        "grpc-swift",
-        STREAM_WINDOW,
-        CLIENT,
-        "GRPCChannelPool.Configuration.http2.targetWindowSize = n",
-        _MEMORY,
-        "grpc-swift 1.23",
+    ("haproxy", "configuration manual, HAProxy 3.0"): (
+        (STREAM_WINDOW, SERVER, "tune.h2.fe.initial-window-size n", f"65,536 by default; {_PROXY}"),
+        (STREAM_WINDOW, CLIENT, "tune.h2.be.initial-window-size n", f"65,536 by default; {_PROXY}"),
+        (STREAM_LIMIT, SERVER, "tune.h2.fe.max-concurrent-streams n", f"100 by default; {_MORE}"),
     ),
-    Setting(
-        "grpc-swift", STREAM_WINDOW, SERVER, "Server.Configuration.httpTargetWindowSize = n", _MEMORY, "grpc-swift 1.23"
+    ("nghttpx", "nghttpx(1), nghttp2 1.62"): (
+        (STREAM_WINDOW, SERVER, "--frontend-http2-window-size=n", f"65,535 by default; {_PROXY}"),
+        (CONNECTION_WINDOW, SERVER, "--frontend-http2-connection-window-size=n", f"65,535 by default; {_PROXY}"),
+        (STREAM_LIMIT, SERVER, "--frontend-http2-max-concurrent-streams=n", f"100 by default; {_MORE}"),
     ),
-    Setting(
-        "grpc-swift",
-        STREAM_LIMIT,
-        SERVER,
-        "Server.Configuration.httpMaxConcurrentStreams = n",
-        _MORE,
-        "grpc-swift 1.23",
+    ("Jetty", "AbstractHTTP2ServerConnectionFactory, Jetty 12.0"): (
+        (STREAM_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialStreamRecvWindow(n)", "512 KiB by default"),
+        (CONNECTION_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialSessionRecvWindow(n)", "1 MiB by default"),
+        (STREAM_LIMIT, SERVER, "HTTP2ServerConnectionFactory.setMaxConcurrentStreams(n)", f"128 by default; {_MORE}"),
     ),
-    Setting(
-        "nginx",
-        STREAM_WINDOW,
-        SERVER,
-        "http2_body_preread_size n",
-        f"64k by default; {_PROXY}",
-        "ngx_http_v2_module, nginx 1.27",
+    ("Apache", "mod_http2, Apache 2.4"): (
+        (STREAM_WINDOW, SERVER, "H2WindowSize n", f"65,535 by default; {_PROXY}"),
+        (STREAM_LIMIT, SERVER, "H2MaxSessionStreams n", f"100 by default; {_MORE}"),
     ),
-    Setting(
-        "nginx",
-        STREAM_LIMIT,
-        SERVER,
-        "http2_max_concurrent_streams n",
-        f"128 by default; {_MORE}",
-        "ngx_http_v2_module, nginx 1.27",
+    ("h2o", "HTTP/2 directives, h2o 2.2"): (
+        (STREAM_LIMIT, SERVER, "http2-max-concurrent-requests-per-connection: n", f"100 by default; {_MORE}"),
     ),
-    Setting(
-        "haproxy",
-        STREAM_WINDOW,
-        SERVER,
-        "tune.h2.fe.initial-window-size n",
-        f"65,536 by default; {_PROXY}",
-        "configuration manual, HAProxy 3.0",
+    ("envoy", "core/v3/protocol.proto, Envoy 1.31"): (
+        (STREAM_WINDOW, BOTH, "http2_protocol_options.initial_stream_window_size", _PROXY),
+        (CONNECTION_WINDOW, BOTH, "http2_protocol_options.initial_connection_window_size", _PROXY),
+        (STREAM_LIMIT, SERVER, "http2_protocol_options.max_concurrent_streams", _MORE),
     ),
-    Setting(
-        "haproxy",
-        STREAM_WINDOW,
-        CLIENT,
-        "tune.h2.be.initial-window-size n",
-        f"65,536 by default; {_PROXY}",
-        "configuration manual, HAProxy 3.0",
+    ("traefik", "EntryPoints, Traefik 3.1"): (
+        (STREAM_LIMIT, SERVER, "entryPoints.NAME.http2.maxConcurrentStreams: n", f"250 by default; {_MORE}"),
     ),
-    Setting(
-        "haproxy",
-        STREAM_LIMIT,
-        SERVER,
-        "tune.h2.fe.max-concurrent-streams n",
-        f"100 by default; {_MORE}",
-        "configuration manual, HAProxy 3.0",
-    ),
-    Setting(
-        "nghttpx",
-        STREAM_WINDOW,
-        SERVER,
-        "--frontend-http2-window-size=n",
-        f"65,535 by default; {_PROXY}",
-        "nghttpx(1), nghttp2 1.62",
-    ),
-    Setting(
-        "nghttpx",
-        CONNECTION_WINDOW,
-        SERVER,
-        "--frontend-http2-connection-window-size=n",
-        f"65,535 by default; {_PROXY}",
-        "nghttpx(1), nghttp2 1.62",
-    ),
-    Setting(
-        "nghttpx",
-        STREAM_LIMIT,
-        SERVER,
-        "--frontend-http2-max-concurrent-streams=n",
-        f"100 by default; {_MORE}",
-        "nghttpx(1), nghttp2 1.62",
-    ),
-    *(
-        Setting(
-            "Jetty",
-            sets,
-            SERVER,
-            f"HTTP2ServerConnectionFactory.{knob}(n)",
-            note,
-            "AbstractHTTP2ServerConnectionFactory, Jetty 12.0",
-        )
-        for sets, knob, note in (
-            (STREAM_WINDOW, "setInitialStreamRecvWindow", "512 KiB by default"),
-            (CONNECTION_WINDOW, "setInitialSessionRecvWindow", "1 MiB by default"),
-            (STREAM_LIMIT, "setMaxConcurrentStreams", f"128 by default; {_MORE}"),
-        )
-    ),
-    Setting("Apache", STREAM_WINDOW, SERVER, "H2WindowSize n", f"65,535 by default; {_PROXY}", "mod_http2, Apache 2.4"),
-    Setting(
-        "Apache", STREAM_LIMIT, SERVER, "H2MaxSessionStreams n", f"100 by default; {_MORE}", "mod_http2, Apache 2.4"
-    ),
-    Setting(
-        "h2o",
-        STREAM_LIMIT,
-        SERVER,
-        "http2-max-concurrent-requests-per-connection: n",
-        f"100 by default; {_MORE}",
-        "HTTP/2 directives, h2o 2.2",
-    ),
-    Setting("envoy", STREAM_WINDOW, BOTH, f"{_ENVOY}initial_stream_window_size", _PROXY, _PROTO),
-    Setting("envoy", CONNECTION_WINDOW, BOTH, f"{_ENVOY}initial_connection_window_size", _PROXY, _PROTO),
-    Setting("envoy", STREAM_LIMIT, SERVER, f"{_ENVOY}max_concurrent_streams", _MORE, _PROTO),
-    Setting(
-        "traefik",
-        STREAM_LIMIT,
-        SERVER,
-        "entryPoints.NAME.http2.maxConcurrentStreams: n",
-        f"250 by default; {_MORE}",
-        "EntryPoints, Traefik 3.1",
-    ),
-)
-"""All settings known, those of one software together."""
+}
+"""What it sets, at which ends, the setting and a note, by software and where they are described (not shown)."""
 
 COMMON = ("grpc-go", "grpc-java", C_CORE, "grpc-js", "tonic", "grpc-dotnet", "envoy")
 """Software whose settings are listed when none was recognised: the most used."""
@@ -306,10 +146,14 @@ COMMON = ("grpc-go", "grpc-java", C_CORE, "grpc-js", "tonic", "grpc-dotnet", "en
 def list_software_settings(sets: str, implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     """List the settings of the software seen at one end, then Envoy's; without any, those of the most used."""
     seen = recognise(implementation)
-    wanted = (seen, "envoy") if seen else COMMON
-    mine = [setting for setting in SETTINGS if setting.sets == sets and direction in setting.ends]
-    found = [setting for name in wanted for setting in mine if setting.software == name]
-    end = ("client", "server")[direction]
-    remedies = tuple(dict.fromkeys(Remedy(s.software, s.knob, f"on the {end}: {s.note}") for s in found))
-    known = seen is None or any(setting.software == seen for setting in found)
-    return remedies if known or seen is None else (find_none(seen), *remedies)
+    wanted, end = (seen, "envoy") if seen else COMMON, ("client", "server")[direction]
+    mine = [
+        Remedy(software, knob, f"on the {end}: {note}")
+        for (software, _), settings in SETTINGS.items()
+        for what, ends, knob, note in settings
+        if what == sets and direction in ends
+    ]
+    remedies = tuple(dict.fromkeys(remedy for name in wanted for remedy in mine if remedy.implementation == name))
+    if seen is None or any(remedy.implementation == seen for remedy in remedies):
+        return remedies
+    return (find_none(seen), *remedies)

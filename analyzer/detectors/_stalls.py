@@ -21,13 +21,6 @@ class TimeLimits(Struct, frozen=True, eq=False):
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
 
 
-class StallLimits(TimeLimits, frozen=True, eq=False):
-    """The limits of detectors of blocked intervals."""
-
-    examples: int = 3
-    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
-
-
 class Stalls(Struct, frozen=True, eq=False):
     """The blocked intervals of one cause."""
 
@@ -107,9 +100,9 @@ def measure(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
     }
 
 
-def sort_longest(tables: Tables, rows: Ints, count: int) -> list[int]:
+def sort_longest(tables: Tables, rows: Ints) -> list[int]:
     """Return the rows of the longest blocked intervals, in the order of time."""
-    order = np.argsort(-tables.waits.duration_ns[rows], kind="stable")[: max(1, count)]
+    order = np.argsort(-tables.waits.duration_ns[rows], kind="stable")[: _shared.EXAMPLES]
     return sorted(rows[order].tolist(), key=lambda row: int(tables.waits.start_time_ns[row]))
 
 

@@ -20,13 +20,6 @@ a pause)."""
 _BESIDE = 0.1
 """Share of the messages from which another connection takes part in the work (heuristic: one for service discovery or
 health checks has next to none)."""
-REQUEST_NS = 5_000
-"""Silence per request up to which separate connections would save nothing. Each request would then leave in a separate
-packet, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go, which are
-faster on one connection; 13 to 29 µs with C-core, which is slower)."""
-GAP_NS = 2_000_000
-"""Mean silence from which a timer or the application's own work is more likely than the library's delay (the longest
-reaction time that a host is allowed elsewhere too; a library takes tens or hundreds of microseconds)."""
 
 
 class GapLimits(Struct, frozen=True, eq=False):
@@ -40,11 +33,21 @@ class GapLimits(Struct, frozen=True, eq=False):
     """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
     most_paused: float = 0.5
     """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
+    callers: int = 6
+    """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
+    request_ns: int = 5_000
+    """Silence per request up to which separate connections would save nothing. Each request would then leave in a
+    separate packet, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go,
+    which are faster on one connection; 13 to 29 µs with C-core, which is slower)."""
+    gap_ns: int = 2_000_000
+    """Mean silence from which a timer or the application's own work is more likely than the library's delay (the
+    longest reaction time that a host is allowed elsewhere too; a library takes tens or hundreds of microseconds)."""
+    waiting_share: float = 0.5
+    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
+    the client's library (heuristic: most of it)."""
     dispersion: float = 0.25
     """Spread of the middle half of each caller's intervals, in medians, below which timers or pauses of their own set
     them (measured: 0.09 to 0.22 with timers and sleeps, 0.39 and more with eight callers in a loop)."""
-    examples: int = 3
-    """Gaps shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class Turn(Struct, frozen=True, eq=False):
@@ -91,19 +94,21 @@ def measure_turns(tables: Tables, rows: Rows) -> Turn:
     )
 
 
-def mark_in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
-    """Mark connections whose callers send again as soon as they have their responses, and not by timers.
+def mark_in_step(turn: Turn, limits: GapLimits) -> Mask:
+    """Mark idle connections whose callers send again as soon as they have their responses, and not by timers.
 
     The client is idle only when every caller has its response. Callers that send again at once then send together: a
     round carries about as many requests as there are callers, and the connection seldom pauses. Timers make rounds of
     one or two requests, or pauses that fill most of the time.
     """
-    return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
+    together = turn.round_messages >= limits.callers_per_round * turn.callers
+    return (turn.held >= limits.held_share) & together & (turn.paused < limits.most_paused)
 
 
-def mark_library_gaps(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
-    """Mark connections whose silence is long enough to cost the callers time, and too short for a timer."""
-    return (turn.request_ns >= request_ns) & (turn.gap_ns < gap_ns)
+def mark_costly(tables: Tables, turn: Turn, limits: GapLimits) -> Mask:
+    """Mark connections whose silence is long enough to cost the callers time, and neither a timer's nor regular."""
+    costly = (turn.request_ns >= limits.request_ns) & (turn.gap_ns < limits.gap_ns)
+    return costly & ~mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:
@@ -197,16 +202,17 @@ def measure_gaps(tables: Tables, rows: Rows) -> Gaps:
     return Gaps(int(counts.sum()), total_ns(idles.total_ns[mine]), quantile(0.5), quantile(0.9), ", ".join(words))
 
 
-def show_gaps(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
+def show_gaps(tables: Tables, row: int, examples: int = _shared.EXAMPLES) -> Iterator[Evidence]:
     """Yield both ends of gaps of one connection: one gap for each of the most frequent lengths."""
     idles = tables.idles
     mine = np.flatnonzero(idles.connection == row)
     most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][:examples]
     for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
         start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
-        yield Evidence(
-            int(idles.before_packet[one]),
-            int(idles.before_time_ns[one]),
+        yield _shared.show_packet(
+            idles,
+            "before_packet",
+            one,
             "the last outstanding response: nothing is in flight and no RPC waits for the server"
             + _describe_way(start - int(idles.before_time_ns[one])),
         )

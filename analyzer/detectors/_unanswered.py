@@ -65,11 +65,6 @@ def find_closing(tables: Tables, row: int) -> int | None:
     return int(rows[np.argmin(c.time_ns[rows])]) if len(rows) else None
 
 
-def is_fin_alone(tables: Tables, row: int) -> bool:
-    """Check whether only a FIN got no answer: the peer had acknowledged all bytes before it."""
-    return bool(tables.unanswered.fin_alone[row])
-
-
 def has_closed(tables: Tables, row: int) -> bool:
     """Check whether the side sent its FIN before it retransmitted anything: it did not give up then."""
     closing, again = find_closing(tables, row), int(tables.unanswered.again_time_ns[row])
@@ -146,8 +141,8 @@ def describe_end(tables: Tables, row: int) -> str:
     sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
     closing = find_closing(tables, row)
     last = format_instant(tables, int(u.last_time_ns[row]))
-    if is_fin_alone(tables, row) or has_closed(tables, row):
-        what = "it" if is_fin_alone(tables, row) else "the bytes before it"
+    if u.fin_alone[row] or has_closed(tables, row):
+        what = "it" if u.fin_alone[row] else "the bytes before it"
         return f"{sender} closed with a FIN, and retransmitted {what} until {last}"
     pinged = f" after its PING of {format_instant(tables, int(u.ping_time_ns[row]))}" if u.ping_packet[row] else ""
     if closing is None:
@@ -162,21 +157,19 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.unanswered
     connection, direction = int(u.connection[row]), int(u.direction[row])
     sender, peer = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), f"the last packet of {peer}")
+    yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")
     first = int(u.first_packet[row])
-    sent = "a FIN that gets" if is_fin_alone(tables, row) else "bytes that get"
+    sent = "a FIN that gets" if u.fin_alone[row] else "bytes that get"
     if first == int(u.ping_packet[row]):
         sent = "bytes (a PING) that get"
     yield Evidence(first, int(u.first_time_ns[row]), f"{sender} sends {sent} no answer")
     again = int(u.again_packet[row])
     yield Evidence(again, int(u.again_time_ns[row]), f"{sender} retransmits for the first time")
-    yield Evidence(
-        int(u.last_packet[row]),
-        int(u.last_time_ns[row]),
-        f"retransmission {int(u.retransmissions[row])}: still no packet of {peer}",
+    yield _shared.show_packet(
+        u, "last_packet", row, f"retransmission {int(u.retransmissions[row])}: still no packet of {peer}"
     )
     if (error := find_error(tables, row)) is not None:
         yield _icmp.show_error(tables, error, int(u.first_time_ns[row]))
-    if (closing := find_closing(tables, row)) is not None and not is_fin_alone(tables, row):
+    if (closing := find_closing(tables, row)) is not None and not u.fin_alone[row]:
         what = "closes with a FIN" if has_closed(tables, row) else "gives up"
-        yield Evidence(int(tables.closings.packet[closing]), int(tables.closings.time_ns[closing]), f"{sender} {what}")
+        yield _shared.show_packet(tables.closings, "packet", closing, f"{sender} {what}")

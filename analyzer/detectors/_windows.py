@@ -10,14 +10,14 @@ from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import size
 from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Tables
 from . import _shared, _stalls
-from ._stalls import StallLimits, Stalls
+from ._stalls import Stalls, TimeLimits
 
 _UNREAD = 0.5
 """Share of a window that a prompt reader may have received and not given back (nghttp2 sends a WINDOW_UPDATE when half
 of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
 
 
-class ReaderLimits(StallLimits, frozen=True, eq=False):
+class ReaderLimits(TimeLimits, frozen=True, eq=False):
     """The limits of detectors that distinguish a small window from a slow reader."""
 
     late_round_trips: float = 1.5
@@ -97,6 +97,7 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
     connection, direction = stalls.first
     total = _shared.milliseconds(stalls.lost_ns)
     late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
+    senders = set(tables.waits.direction[stalls.rows].tolist())
     return Finding(
         id=window.id,
         title=f"{words.blocked} was blocked {_stalls.format_times(len(stalls.rows))} by {window.name}",
@@ -106,13 +107,11 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=_stalls.measure(tables, stalls)
-        | _name_reader(tables, stalls)
+        | ({"side": DIRECTIONS[1 - senders.pop()]} if len(senders) == 1 else {})
         | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)}
         | _list_figures(words.reading),
         evidence=tuple(
-            item
-            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
-            for item in _show_interval(tables, window, row)
+            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, window, row)
         ),
         explanation=(
             f"{words.blocked} stopped inside messages because {window.name} of {words.reader} was used up. It resumed "
@@ -126,12 +125,6 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
             f"{words.first_step}."
         ),
     )
-
-
-def _name_reader(tables: Tables, stalls: Stalls) -> dict[str, str]:
-    """Name the side whose window it is; nothing where both blocked the other."""
-    senders = set(tables.waits.direction[stalls.rows].tolist())
-    return {"side": DIRECTIONS[1 - senders.pop()]} if len(senders) == 1 else {}
 
 
 _PROVED = (
@@ -248,26 +241,18 @@ def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidenc
     blocked = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
     waited = _shared.milliseconds(int(waits.duration_ns[row]))
     after = _shared.milliseconds(int(waits.start_time_ns[row] + waits.duration_ns[row] - waits.released_time_ns[row]))
+    value, in_flight = int(getattr(waits, f"{window.cause}_bytes")[row]), int(waits.in_flight_bytes[row])
+    flying = f" and {in_flight:,} bytes in flight" if in_flight >= 0 else ""
     yield from _stalls.show_interval(
         tables,
         row,
-        f"{blocked} stops with {_stalls.describe_owed(tables, row)} still to send{_describe_in_flight(tables, row)}: "
-        f"{_describe_window(tables, window, row)}",
+        f"{blocked} stops with {_stalls.describe_owed(tables, row)} still to send{flying}: "
+        f"{window.name} is {value:,} bytes",
         f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
         f"{blocked} resumes {after} after that packet, {waited} after the stop"
         if waits.released_by_packet[row]
         else f"{blocked} resumes {waited} after the stop",
     )
-
-
-def _describe_in_flight(tables: Tables, row: int) -> str:
-    in_flight = int(tables.waits.in_flight_bytes[row])
-    return f" and {in_flight:,} bytes in flight" if in_flight >= 0 else ""
-
-
-def _describe_window(tables: Tables, window: Window, row: int) -> str:
-    value = int(getattr(tables.waits, f"{window.cause}_bytes")[row])
-    return f"{window.name} is {value:,} bytes"
 
 
 def _list_remedies(

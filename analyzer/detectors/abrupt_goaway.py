@@ -2,10 +2,12 @@
 
 What it finds
 -------------
-Restarts and limits that cost calls. A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new
-calls, and, a round trip later, a second one with the last stream that the server works on. Without the first step,
-calls that are on their way are refused. If the server also closes at once, calls that it had accepted are lost. The
-report says how many calls were refused, and how many were lost.
+Calls fail when a server restarts, or when a connection reaches the server's limit on its age or its calls. The server
+sent one GOAWAY and closed, so calls on their way were refused, and calls that it had accepted were lost.
+
+A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new calls, and, a round trip later, a
+second one with the last stream that the server works on. The report says how many calls were refused, and how many were
+lost.
 
 How it is decided
 -----------------
@@ -78,12 +80,8 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01
     """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -151,7 +149,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
-        evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
+        evidence=tuple(e for c in connections[: _shared.EXAMPLES] for e in _show_connection(tables, c, rows)),
         explanation=" ".join(
             [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
         ),
@@ -171,7 +169,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
+        return _failures.severity_of_loss(lost, everything, limits)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 
@@ -228,9 +226,10 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
             f"the client had sent {above} above it. In total {all_refused} were refused: the server did not process "
             "them, and they are safe to retry (RFC 9113 section 6.8)."
         )
-        parts.append(
-            f"{count(again, 'call')} of the same methods began on other connections within a second, as retries would."
-        )
+        if again:
+            parts.append(
+                f"{count(again, 'call')} of the same methods began on other connections within a second, as retries do."
+            )
     if late:
         parts.append(
             f"{count(late, 'call')} began a round trip or more after the first GOAWAY: a client that has it must not "
@@ -247,7 +246,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
 def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
     g, goaway = tables.goaways, _draining.find_last_goaways(tables)[connection]
     what = f"GOAWAY NO_ERROR of the server on connection {connection}, last stream {g.last_stream[goaway]}"
-    yield Evidence(int(g.packet[goaway]), int(g.time_ns[goaway]), what)
+    yield _shared.show_packet(g, "packet", goaway, what)
     mine = rows[tables.rpcs.connection[rows] == connection]
     yield _failures.began(tables, int(mine[-1]))
 

@@ -80,8 +80,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest RPCs for which a timer is reported (heuristic: fewer may be alike by chance)."""
     apart: float = 3.0
     """The ends must spread this many times wider than the durations (heuristic: not one common stop)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -106,7 +104,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share, timer = len(rows) / everything, _is_one_timer(tables, others, limits)
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
-    hidden = _may_hide_deadlines(tables, rows)
+    # a grpc-timeout may be among the header fields that the capture does not show
+    unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
+    late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
+    hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
     much = len(others) >= limits.warning_share * everything
     grave: Severity = "warning" if timer and not hidden and much else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
@@ -115,7 +116,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
-    same += _describe_unsent(tables, others)
+    same += _describe_unsent(others)
     if hedged.any():
         same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
@@ -127,7 +128,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         metrics=_measure(rows, everything)
         | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
         | {"cancelled_by_method": common.listed(methods)},
-        evidence=tuple(common.spans(tables, rows, limits.examples)),
+        evidence=tuple(common.spans(tables, rows)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. Their median duration was {median}.{same}"
@@ -142,7 +143,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
-def _describe_unsent(tables: Tables, rows: Failed) -> str:
+def _describe_unsent(rows: Failed) -> str:
     """Say that calls with a deadline were given up before their first byte left: they count from before that."""
     unsent = rows.where((rows.deadline_ns > 0) & (rows.duration_ns == 0) & (rows.reset_by == 0))
     if not len(unsent):
@@ -165,13 +166,6 @@ def _describe_hedges(number: int) -> str:
         f"{number:,} of them are hedged attempts (grpc-previous-rpc-attempts): another attempt of the same call was "
         "answered first."
     )
-
-
-def _may_hide_deadlines(tables: Tables, rows: Failed) -> bool:
-    """Check whether a `grpc-timeout` may be among the header fields that the capture does not show."""
-    unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
-    late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
-    return bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
 
 
 def _is_one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:

@@ -57,6 +57,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS, may_have_rpcs, still_encrypted
 from ..tables import DIRECTIONS, Counts, Mask, Tables
+from ._shared import FEW_EXAMPLES, show_packet
 
 ID = "capture-quality"
 
@@ -69,11 +70,7 @@ def _write_figure(analysis: Analysis) -> str:
     )
 
 
-ABOUT = About(
-    example="recorded/truncated.pcap",
-    figure=_write_figure,
-    one_direction=True,
-)
+ABOUT = About(example="recorded/truncated.pcap", figure=_write_figure, one_direction=True)
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -85,8 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """A warning from this share of packets dropped (heuristic: as a loss it would slow TCP itself)."""
     odd_packets: float = 0.01
     """Reported from this share of packets recorded twice or going back in time (heuristic: one in 100)."""
-    examples: int = 2
-    """Packets shown as evidence for each problem (heuristic: enough to look one up)."""
 
 
 class _Problem(Struct, frozen=True, eq=False):
@@ -105,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about everything that is wrong with the capture."""
     problems = [problem for problem in _find_problems(tables, limits) if problem.count]
     if problems:
-        yield _make_finding(tables, sorted(problems, key=lambda problem: not problem.grave), limits)
+        yield _make_finding(tables, sorted(problems, key=lambda problem: not problem.grave))
 
 
 def _find_problems(tables: Tables, limits: Limits) -> Iterator[_Problem]:
@@ -208,7 +203,7 @@ def _list_connections(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> 
     return np.flatnonzero(mask).astype(np.uint32)
 
 
-def _make_finding(tables: Tables, problems: list[_Problem], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, problems: list[_Problem]) -> Finding:
     grave = [problem for problem in problems if problem.grave]
     hidden = _count_hidden(tables)
     words = "; ".join(problem.text for problem in problems)
@@ -223,7 +218,7 @@ def _make_finding(tables: Tables, problems: list[_Problem], limits: Limits) -> F
         confidence="high",
         scope=Scope(tuple(touched), ()),
         metrics={problem.name: problem.count for problem in problems} | hidden,
-        evidence=tuple(dict.fromkeys(e for problem in problems for e in _show_problem(tables, problem, limits))),
+        evidence=tuple(dict.fromkeys(e for problem in problems for e in _show_problem(tables, problem))),
         explanation=f"Problems of the capture: {words}. They hide {consequence}."
         + (f" Affected RPCs: {unknown}." if unknown else "")
         + _explain_trust(tables, hidden),
@@ -257,9 +252,9 @@ def _explain_trust(tables: Tables, hidden: dict[str, int]) -> str:
     )
 
 
-def _show_problem(tables: Tables, problem: _Problem, limits: Limits) -> Iterator[Evidence]:
+def _show_problem(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
     """Yield packets that show the problem: one with it, a connection's first packet, or the capture's."""
-    shown = list(_find_places(tables, problem))[: limits.examples]
+    shown = list(_find_places(tables, problem))[:FEW_EXAMPLES]
     last = int(tables.capture["packets"])
     if problem.name == "damaged_places" and last in [place["packet"] for place in tables.capture["damage"]]:
         shown = [
@@ -275,8 +270,8 @@ def _find_places(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
     if problem.name in ("missing_bytes", "truncated_packets", "undecoded_bytes"):
         for row in range(min(2, len(rows.packet))):
             kind = tables.problem_kinds[rows.kind[row]]
-            yield Evidence(int(rows.packet[row]), int(rows.time_ns[row]), kind)
+            yield show_packet(rows, "packet", row, kind)
     for connection in problem.connections[:2].tolist():
         ends = f"{tables.client(connection)} to {tables.server(connection)}"
         what = f"first packet of connection {connection} ({ends}); {problem.text}"
-        yield Evidence(int(table.first_packet[connection]), int(table.first_time_ns[connection]), what)
+        yield show_packet(table, "first_packet", connection, what)

@@ -66,19 +66,10 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    callers: int = 6
-    """A warning from this many RPCs or streams open at once (heuristic: as for `shared-connection`)."""
     warning_share: float = 0.3
     """A warning from this share of the active time (heuristic: twice the share that is reported)."""
     critical_share: float = 0.6
     """Critical from this share of the active time (heuristic: most of the time)."""
-    request_ns: int = _turns.REQUEST_NS
-    """Silence per request from which it costs time (as for `shared-connection`)."""
-    waiting_share: float = 0.5
-    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
-    the client's library (heuristic: most of it)."""
-    gap_ns: int = _turns.GAP_NS
-    """Mean silence from which a timer is more likely (as for `shared-connection`)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -87,12 +78,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(rows):
         return
     turn = _turns.measure_turns(tables, rows)
-    held = (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
-    held &= _turns.mark_measurable(tables, rows)
+    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
     explained = np.isin(rows, shared_connection.find_losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
-    costs &= _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    costs &= ~_turns.mark_regular(tables, rows, limits.dispersion)
+    costs &= _turns.mark_costly(tables, turn, limits)
     if costs.any() and (reason := _processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif costs.any():
@@ -117,7 +106,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
+        evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=(
             f"{seen.count:,} times {client} had all responses, nothing was in flight in either direction, and it sent "
             f"nothing for about {gap}, although up to {callers} callers send in step on the connection. "

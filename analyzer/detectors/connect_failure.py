@@ -2,11 +2,13 @@
 
 What it finds
 -------------
-Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN), a
-router or host answered the SYN with an ICMP error, or no answer came. Or the set-up failed later: a TLS alert, an
-answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a ClientHello, a server that closed the connection or
-sent nothing, a client that closed during the TLS handshake, a server that refused the client right after it. It also
-finds names that DNS did not resolve in a capture without RPCs.
+The client reports UNAVAILABLE, and no call reaches the server: its attempts to connect fail. The report says how each
+of them failed.
+
+The server refused the connection (RST for the SYN), a router or host answered the SYN with an ICMP error, or no answer
+came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1 or another protocol, HTTP/2 in the clear for a
+ClientHello, a server that closed the connection or sent nothing, a client that closed during the TLS handshake, a
+server that refused the client right after it. It also finds names that DNS did not resolve in a capture without RPCs.
 
 How it is decided
 -----------------
@@ -56,17 +58,16 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
-from . import _attempts, _figures, _icmp, _lookups
-from ._shared import distinct, milliseconds, quality_allows
+from . import _attempts, _icmp, _lookups, _shared
+from ._shared import distinct, milliseconds, quality_allows, show_packet
 
 ID = "connect-failure"
 ABOUT = About(
     example="recorded/wild/connect-refused.pcap.zst",
-    figure=_figures.nothing_seen,
     whole_connections=True,
     without_rpcs=True,
     one_direction=True,
@@ -79,8 +80,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
     groups: int = 4
     """Servers and ways to fail that the text names (heuristic: a sentence each)."""
-    examples: int = 3
-    """Attempts of each shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Group(Struct, frozen=True, eq=False):
@@ -146,16 +145,6 @@ def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:
     return "warning" if tables.rpc_count else "critical"
 
 
-def _rate_confidence(tables: Tables, groups: list[_Group]) -> Confidence:
-    unproved = all(group.kind == "unanswered" for group in groups) and not _hears_both(tables)
-    return "low" if unproved else quality_allows(tables)
-
-
-def _hears_both(tables: Tables) -> bool:
-    """Check whether the capture has packets of any server, so that an answer would have been recorded."""
-    return bool((tables.connections.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any())
-
-
 def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Finding:
     rows = np.sort(np.concatenate([group.rows for group in groups]))
     first = groups[0]
@@ -165,11 +154,13 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
     last = [f"{count(more, 'further server')} or way to fail are not named here."] if more > 0 else []
     later = " A later connection to the same port succeeded." if severity == "info" else ""
     c = tables.connections
+    heard = (c.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any()  # or an answer was not recorded
+    unproved = not heard and all(group.kind == "unanswered" for group in groups)
     return Finding(
         id=ID,
         title=f"{count(len(rows), 'connection attempt')} failed: {_name(tables, first)}",
         severity=severity,
-        confidence=_rate_confidence(tables, groups),
+        confidence="low" if unproved else quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), ()),
         metrics={
             "attempts": len(rows),
@@ -181,7 +172,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         evidence=tuple(
             shown
             for group in groups[: limits.groups]
-            for row in group.rows[: limits.examples].tolist()
+            for row in group.rows[: _shared.EXAMPLES].tolist()
             for shown in _show(tables, row, group.kind)
         ),
         explanation=" ".join([*sentences, *last]) + later,
@@ -225,7 +216,7 @@ def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
 def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     c, s = tables.connections, tables.setups
     ends = f"{tables.client(row)} to {tables.server(row)}"
-    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of {ends}: connection {row}")
+    yield show_packet(c, "first_packet", row, f"SYN of {ends}: connection {row}")
     what = _attempts.describe(tables, row, kind)
     if kind == "unreachable":
         for error in _icmp.find_errors(tables, row, 0, 0, too_big=False)[: _attempts.REPORTS]:
@@ -277,7 +268,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         confidence=quality_allows(tables),
         scope=Scope((), ()),
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
-        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: limits.examples].tolist()),
+        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: _shared.EXAMPLES].tolist()),
         explanation=f"{words}. No connection was opened.",
         remedies=(
             Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),

@@ -53,13 +53,13 @@ from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import Codes, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
+from ._shared import EXAMPLES, host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
 
@@ -96,8 +96,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
     same_time: float = 0.05
     """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Churn(Struct, frozen=True, eq=False):
@@ -205,11 +203,6 @@ def _measure_share_of_capture(tables: Tables, churn: _Churn) -> float:
     return setup / (setup + rpc_time(tables))
 
 
-def _rate_severity(tables: Tables, churn: _Churn, limits: Limits) -> Severity:
-    grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
-    return "warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave
-
-
 def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     table, count = tables.connections, len(churn.connections)
     setup = float(np.median(churn.setup_ns))
@@ -217,7 +210,9 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
     idle = f"{milliseconds(churn.idle_ns)} after its last RPC"
-    trips = _measure_round_trips(tables, churn)
+    round_trips = tables.connections.handshake_rtt_ns[churn.connections]
+    known = round_trips > 0
+    trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
     words = (
         f"{client} opened {count:,} connections to {server} for {per:.1f} RPCs each, at most {churn.at_once} at once. "
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
@@ -225,16 +220,15 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
         f"{f' {server if churn.by_server else client} ended each one {idle}.' if churn.idle_ns else ''}"
     )
+    grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
     return Finding(
         id=ID,
         title=f"{count:,} connections for {per:.1f} RPCs each",
-        severity=_rate_severity(tables, churn, limits),
+        severity="warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave,
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
         metrics=_collect_metrics(tables, churn, per, trips),
-        evidence=tuple(
-            e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)
-        ),
+        evidence=tuple(e for place in range(min(EXAMPLES, count)) for e in _show_connection(tables, churn, place)),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
         remedies=_list_remedies(tables, churn),
         references=(
@@ -260,13 +254,6 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
     if churn.idle_ns:
         return (_IDLE_SERVER,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
     return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
-
-
-def _measure_round_trips(tables: Tables, churn: _Churn) -> float:
-    """Return the median set-up in round trips of the handshake; 0 when they were not measured."""
-    round_trips = tables.connections.handshake_rtt_ns[churn.connections]
-    known = round_trips > 0
-    return float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
 
 
 def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) -> dict[str, int | float | str]:

@@ -60,14 +60,14 @@ from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _draining, _known_texts, _software
+from . import _draining, _known_texts, _shared, _software
 from . import _failures as common
-from ._shared import distinct, host, milliseconds, quality_allows
+from ._shared import distinct, host, milliseconds, quality_allows, show_packet
 
 _Closer = Literal["client", "server", "unseen", "forgotten"]
 """Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
@@ -96,18 +96,12 @@ ABOUT = About(
 
 
 class Limits(_draining.Alike, frozen=True, eq=False):
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     drop_ns: int = 20_000_000
     """A client that closes this soon after a GOAWAY acts on it (heuristic: a library takes a few milliseconds)."""
-    few: int = 3
-    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _End(Struct, frozen=True, eq=False):
@@ -127,7 +121,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(tables.failures.rpc) and not len(tables.goaways.packet):
         return
     lost = _find_lost(tables)
-    lost_on = _group_by_connection(tables, lost)
+    groups = group_rows(tables.rpcs.connection[lost])
+    lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
     errors = _find_first_goaways(tables, tables.goaways.code != 0)
     graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
@@ -160,11 +155,6 @@ def _find_lost(tables: Tables) -> Counts:
     closed = connections.closed_time_ns[on]
     seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
-
-
-def _group_by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
-    groups = group_rows(tables.rpcs.connection[rpcs])
-    return {connection: tuple(rpcs[rows].tolist()) for connection, rows in groups.items()}
 
 
 def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
@@ -205,14 +195,15 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     drained = _draining.find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
+    grave = sum(len(end.lost) for end in ends if end.grave)
     return Finding(
         id=ID,
         title=f"{many} ended early, {rpcs} lost",
-        severity=_rate_severity(ends, everything, limits),
+        severity=common.severity_of_loss(grave, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
-        evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
+        evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
@@ -260,11 +251,6 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
-
-
-def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
-    grave = sum(len(end.lost) for end in ends if end.grave)
-    return common.severity_of_loss(grave, everything, limits.few, limits.critical_share)
 
 
 def _describe_end(tables: Tables, end: _End) -> str:
@@ -339,7 +325,7 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
             f"GOAWAY {_name_code(tables, row)}, last stream {goaways.last_stream[row]}, "
             f"{count(int(goaways.open_rpcs[row]), 'RPC')} open"
         )
-        yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
+        yield show_packet(goaways, "packet", row, what)
     if end.lost:
         yield common.began(tables, end.lost[0])
         closer = _find_closer(tables, end.connection)
@@ -374,10 +360,8 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             **({"age_p50_ns": int(np.median(ages))} if len(ages) else {}),
         },
         evidence=tuple(
-            Evidence(
-                int(goaways.packet[row]), int(goaways.time_ns[row]), f"GOAWAY {_name_code(tables, row)} from the server"
-            )
-            for row in rows[: limits.examples]
+            show_packet(goaways, "packet", row, f"GOAWAY {_name_code(tables, row)} from the server")
+            for row in rows[: _shared.EXAMPLES]
         ),
         explanation=text,
         remedies=drained.list_remedies() if drained else _list_ages(tables, connections.tolist()),

@@ -2,8 +2,11 @@
 
 What it finds
 -------------
-A container or service with a CPU limit (`cpu.max`, `limits.cpu` of Kubernetes) that uses it up. The kernel then stops
-all its threads until the next period, by default up to 100 ms. Packets show pauses, as of garbage collection.
+Calls pause for up to 100 ms, again and again, although the host seems to have processor time left. A container or
+service used up its CPU limit (`cpu.max`, `limits.cpu` of Kubernetes), and the kernel stopped all its threads until the
+next period.
+
+In the packets alone this looks like garbage collection.
 
 How it is decided
 -----------------
@@ -82,7 +85,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited) | _count_throttling(quota),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "throttled")),
+        evidence=tuple(_processes.show_longest(found, waited, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "

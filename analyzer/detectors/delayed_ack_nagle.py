@@ -49,11 +49,8 @@ from ..tables import Tables
 from . import _figures, _shared, _stalls
 
 ID = "delayed-ack-nagle"
-ABOUT = About(
-    example="recorded/lab/delayed-ack-nagle.pcap",
-    figure=_figures.blocked_time("delayed_ack"),
-)
-Limits = _stalls.StallLimits
+ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=_figures.blocked_time("delayed_ack"))
+Limits = _stalls.TimeLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -78,9 +75,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
         share=stalls.share,
         metrics=metrics,
         evidence=tuple(
-            item
-            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
-            for item in _show_interval(tables, row)
+            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)
         ),
         explanation=(
             f"{sender} had a segment in flight that was not full, and sent nothing more until {receiver} acknowledged "

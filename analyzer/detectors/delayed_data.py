@@ -57,15 +57,14 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _figures, _shared, _stalls
+from . import _congestion, _shared, _stalls
 
 ID = "delayed-data"
 ABOUT = About(
     example="recorded/lab/delayed-data.pcap",
-    figure=_figures.nothing_seen,
     caused_by=(
         "loss-recovery",
         "slow-start-after-idle",
@@ -112,8 +111,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest calls that clients held (heuristic: fewer show no pattern; a first call warms up)."""
     lossless: float = 0.001
     """Share of retransmitted packets up to which losses are not the cause (heuristic: one in a thousand)."""
-    examples: int = 3
-    """Messages shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -200,10 +197,9 @@ def _find_held_by_client(tables: Tables, limits: Limits) -> Ints:
         & (delays.duration_ns >= limits.round_trips * rtt)
         & lossless[delays.connection]
     )
-    if len(rows) < limits.least_calls or not _is_enough(tables, total_ns(delays.duration_ns[rows]), limits):
-        return _no_rows()
     rows = rows[~_overlap_blocked(tables, rows)]
-    rows = rows[_mark_unary(tables, rows)]
+    unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
+    rows = rows[np.isin(tables.delays.method[rows], unary)]
     if len(rows) < limits.least_calls or not _is_enough(tables, total_ns(delays.duration_ns[rows]), limits):
         return _no_rows()
     return rows
@@ -226,12 +222,6 @@ def _overlap_blocked(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     return np.asarray(same & (waits.start_time_ns[last] + waits.duration_ns[last] > begin))
 
 
-def _mark_unary(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Mark delays of methods whose RPCs have at most two messages on average."""
-    unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
-    return np.isin(tables.delays.method[rows], unary)
-
-
 # The finding
 
 
@@ -239,16 +229,19 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
     lost = total_ns(tables.delays.duration_ns[late]) if len(late) else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     messages = int(_mark_first_of_message(tables, held).sum()) if len(held) else 0
+    waits, delays = tables.waits, tables.delays
+    connections = np.r_[waits.connection[held], delays.connection[late]]
+    methods = np.r_[waits.method[held], delays.method[late]]
     return Finding(
         id=ID,
         title=f"{_stalls.format_count(messages + len(late), 'message', 'messages')} held back after the first bytes",
         severity=_shared.severity(share or 0.0, limits.warning_share, 1.1),
         confidence=_shared.lower(_shared.quality_allows(tables), "medium" if len(late) else "high"),
-        scope=_find_scope(tables, held, late),
+        scope=_stalls.make_scope(tables, connections, methods),
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, held, late, messages),
-        evidence=(*_show_late(tables, late[: limits.examples]), *_show_held(tables, held, limits.examples)),
+        evidence=(*_show_late(tables, late[: _shared.EXAMPLES]), *_show_held(tables, held)),
         explanation=" ".join([*_explain_late(tables, late), *_explain_held(tables, held, messages)]),
         remedies=tuple(_list_remedies(tables, held, late)),
         references=(
@@ -257,13 +250,6 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
         ),
         verdict=_write_verdict(tables, held, late, messages),
     )
-
-
-def _find_scope(tables: Tables, held: Ints, late: Ints) -> Scope:
-    waits, delays = tables.waits, tables.delays
-    connections = np.r_[waits.connection[held], delays.connection[late]]
-    methods = np.r_[waits.method[held], delays.method[late]]
-    return _stalls.make_scope(tables, connections, methods)
 
 
 def _measure(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:
@@ -321,9 +307,9 @@ def _show_late(tables: Tables, late: Ints) -> Iterator[Evidence]:
         )
 
 
-def _show_held(tables: Tables, held: Ints, examples: int) -> Iterator[Evidence]:
+def _show_held(tables: Tables, held: Ints) -> Iterator[Evidence]:
     waits = tables.waits
-    for row in _stalls.sort_longest(tables, held, examples) if len(held) else []:
+    for row in _stalls.sort_longest(tables, held) if len(held) else []:
         kind = _sum_by_kind(tables, np.array([row]))[0][0]
         sender = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
         yield from _stalls.show_interval(

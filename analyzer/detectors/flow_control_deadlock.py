@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-RPCs that cannot go on because an HTTP/2 window of zero stays at zero. The receiver's TCP acknowledged every byte, but
-its application does not read the stream, or its library lost credit. The report says which window it is, who should
-refill it, and since when.
+RPCs stop in the middle of a message and do not go on until their deadline. An HTTP/2 window is used up, and no
+WINDOW_UPDATE comes.
+
+The receiver's TCP acknowledged every byte, but its application does not read the stream, or its library lost credit.
+The report says which window it is, who should refill it, and since when.
 
 How it is decided
 -----------------
@@ -48,14 +50,10 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import clip_ns
-from . import _figures, _shared, _unanswered
+from . import _shared, _unanswered
 
 ID = "flow-control-deadlock"
-ABOUT = About(
-    example="recorded/wild/window-deadlock.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-)
+ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", precedence=1)
 
 _ENDS = ("the end", "the client closed the connection", "the client reset the stream")
 _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}
@@ -68,8 +66,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same in longest waits for credit before on that connection (heuristic: slow readers are regular)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -87,8 +83,6 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     """Find the RPCs that wait longer than their connection ever did, the first to stop first."""
     o, waits = tables.open_rpcs, tables.waits
-    if not len(o.stream):
-        return []
     before = np.isin(waits.cause, list(_WINDOWS))
     longest = np.zeros(len(tables.connections.rpcs), dtype=np.int64)
     np.maximum.at(longest, waits.connection[before], waits.duration_ns[before])
@@ -96,8 +90,7 @@ def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     stuck &= ~np.isin(o.connection, tables.unanswered.connection)
     stuck &= o.end_time_ns - o.since_time_ns >= np.maximum(limits.least_ns, limits.factor * longest[o.connection])
     order = np.argsort(o.since_time_ns, kind="stable")
-    rows: list[int] = order[stuck[order]].tolist()
-    return rows
+    return [int(row) for row in order[stuck[order]]]
 
 
 def _get_wait(tables: Tables, row: int) -> int:
@@ -127,7 +120,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
             "stream_window_bytes": int(o.stream_window_bytes[first]),
             "connection_window_bytes": int(o.connection_window_bytes[first]),
         },
-        evidence=tuple(item for row in rows[: limits.examples] for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES] for item in _show(tables, row)),
         explanation=_explain(tables, rows, others, receiver, window),
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
@@ -165,11 +158,8 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield Evidence(
-        int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last bytes; the {window} is used up ({where})"
-    )
-    what = f"{receiver} is still there, but gives no credit"
-    yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
+    yield _shared.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
+    yield _shared.show_packet(o, "heard_packet", row, f"{receiver} is still there, but gives no credit")
 
 
 def _list_remedies(receiver: str) -> tuple[Remedy, ...]:

@@ -2,8 +2,10 @@
 
 What it finds
 -------------
-Firewalls, NAT gateways, load balancers and filters end connections with a RST in the name of one end. That end does not
-know about it, so its log shows nothing. The report says which packets give the device away.
+Connections are reset, and neither end says in its log that it did so. A firewall, NAT gateway, load balancer or filter
+sent the RST in the name of one end.
+
+The report says which packets give the device away.
 
 How it is decided
 -----------------
@@ -43,18 +45,16 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
-from . import _failures, _figures, _resets, _shared
+from . import _failures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
     example="recorded/wild/rst-thirdparty.pcap.zst",
-    figure=_figures.nothing_seen,
     precedence=0,
     weight="affected_share",
     whole_connections=True,
@@ -62,13 +62,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
-    critical_share: float = 0.10
-    """Critical from this share of RPCs that it ended (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 3
-    """RSTs shown as evidence (heuristic: enough to see a pattern)."""
+Limits = _failures.LossLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -103,11 +97,8 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         id=ID,
         title=f"{resets} in the name of {sides} "
         + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
-        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
-        confidence=_shared.lower(
-            "high" if far else "medium",
-            _shared.quality_allows(tables),
-        ),
+        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits),
+        confidence=_shared.lower("high" if far else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={
             "resets": len(rows),
@@ -117,7 +108,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl": int(c.ttl[first]),
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
-        evidence=tuple(item for row in rows[: limits.examples] for item in _show_reset(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.EXAMPLES] for item in _show_reset(tables, row)),
         explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
@@ -164,12 +155,10 @@ def _show_reset(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     if c.own_packet[row]:
-        what = f"the last bytes of {side} before it, TTL {c.most_ttl[row]}"
-        yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), what)
-    what = f"RST in the name of {side}, TTL {c.ttl[row]}"
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), what)
+        yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side} before it, TTL {c.most_ttl[row]}")
+    yield _shared.show_packet(c, "packet", row, f"RST in the name of {side}, TTL {c.ttl[row]}")
     if c.later_packets[row]:
-        yield Evidence(int(c.later_packet[row]), int(c.later_time_ns[row]), f"{side} goes on after its supposed RST")
+        yield _shared.show_packet(c, "later_packet", row, f"{side} goes on after its supposed RST")
 
 
 def _list_remedies(side: str) -> tuple[Remedy, ...]:

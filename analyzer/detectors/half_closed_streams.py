@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-A stream counts against `SETTINGS_MAX_CONCURRENT_STREAMS` until both sides ended it (RFC 9113 section 5.1.2). Clients
-that get the server's trailers and forget the stream leak it: the connection fills with streams that nobody uses, until
-no further call can begin. The report says how many there are, since when, and how far the limit is.
+After some time, no further call begins on a connection, although all its calls have ended. The client leaks streams: it
+gets the server's trailers and forgets the stream without ending its own side.
+
+Such a stream counts against `SETTINGS_MAX_CONCURRENT_STREAMS` until both sides ended it (RFC 9113 section 5.1.2). The
+report says how many there are, since when, and how far the limit is.
 
 How it is decided
 -----------------
@@ -38,17 +40,13 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
-from . import _figures, _shared, _unanswered
+from . import _shared, _unanswered
 
 ID = "half-closed-streams"
 ABOUT = About(
-    example="recorded/wild/half-closed-leak.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-    weight="share_of_limit",
-    whole_connections=True,
+    example="recorded/wild/half-closed-leak.pcap.zst", precedence=1, weight="share_of_limit", whole_connections=True
 )
 
 
@@ -57,8 +55,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest half-closed streams of a connection (heuristic: one or two may be about to end)."""
     warning_share: float = 0.5
     """A warning from this share of the stream limit (heuristic: half of the room for calls)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -100,13 +96,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "share_of_limit": share,
         },
         evidence=tuple(
-            Evidence(
-                int(turns.half_closed_packet[row]),
-                int(turns.half_closed_time_ns[row]),
+            _shared.show_packet(
+                turns,
+                "half_closed_packet",
+                row,
                 f"the server ends the first of {turns.half_closed[row]:,} streams that the client never ends "
                 f"(connection {row})",
             )
-            for row in rows[: limits.examples].tolist()
+            for row in rows[: _shared.EXAMPLES].tolist()
         ),
         explanation=(
             f"On connection {first} the server ended {count:,} streams, the first at {since}, and {client} sent "

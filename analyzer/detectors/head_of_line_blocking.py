@@ -47,7 +47,7 @@ ABOUT = About(
     figure=_figures.blocked_time("head_of_line"),
     caused_by=("loss-recovery",),
 )
-Limits = _stalls.StallLimits
+Limits = _stalls.TimeLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -73,9 +73,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
         share=stalls.share,
         metrics=metrics,
         evidence=tuple(
-            item
-            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
-            for item in _show_interval(tables, row)
+            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)
         ),
         explanation=(
             "Messages that had begun waited while their connection sent bytes of other streams. The median wait was "

@@ -60,10 +60,7 @@ def _write_figure(analysis: Analysis) -> str:
 
 
 ABOUT = About(
-    example="recorded/lab/header-overhead.pcap",
-    figure=_write_figure,
-    whole_connections=True,
-    one_direction=True,
+    example="recorded/lab/header-overhead.pcap", figure=_write_figure, whole_connections=True, one_direction=True
 )
 
 
@@ -82,8 +79,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this ratio (ten segments are Linux's initial window: headers then cost a round trip)."""
     default_mss: int = 1448
     """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -113,7 +108,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
     row = int(rows[np.argmax(_control.sum_directions(d.header_block_bytes)[rows])])
     side = int(np.argmax(d.header_block_bytes[2 * row : 2 * row + 2]))
     sender, rpcs = _shared.host(tables, row, side), int(c.rpcs[row])
-    headers = int(_control.sum_directions(d.header_block_bytes)[row])
+    headers = _control.sum_both(d.header_block_bytes, row)
     share = headers / max(int(c.bytes_client[row]) + int(c.bytes_server[row]), 1)
     with_headers, without = _count_segments(tables, row, side, limits)
     factor = with_headers / without if share >= limits.share else 0.0
@@ -123,7 +118,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
         "rpcs": rpcs,
         "header_bytes": headers,
         "header_bytes_per_rpc": headers // rpcs,
-        "message_bytes_per_rpc": int(_control.sum_directions(d.message_bytes)[row]) // rpcs,
+        "message_bytes_per_rpc": _control.sum_both(d.message_bytes, row) // rpcs,
         "header_share_of_bytes": round(share, 4),
         "segments_per_rpc": with_headers,
         "segments_per_rpc_without_headers": without,
@@ -153,7 +148,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
 def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
     """Yield RPCs after the first ones, whose headers could have been indexed by then."""
     rpcs = tables.rpcs
-    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: limits.examples]
+    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: _shared.EXAMPLES]
     for one in later.tolist():
         what = f"HEADERS of stream {int(rpcs.stream[one])} begin; the RPC is one of those counted"
         yield Evidence(int(rpcs.first_packet[one]), int(rpcs.start_time_ns[one]), what)

@@ -2,8 +2,8 @@
 
 What it finds
 -------------
-Calls that nobody ends. The report says which side has to act, since when, and whether that side is alive otherwise: it
-sent packets on the same connection meanwhile.
+A call hangs: it began, others of its method ended long ago, and nothing ends it. The report says which side has to act,
+since when, and whether that side sent packets on the same connection meanwhile.
 
 How it is decided
 -----------------
@@ -51,15 +51,10 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
-from . import _failures, _figures, _shared, _unanswered
+from . import _failures, _shared, _unanswered
 
 ID = "hung-rpc"
-ABOUT = About(
-    example="recorded/wild/hung-rpc.pcap.zst",
-    figure=_figures.nothing_seen,
-    caused_by=("mtu-black-hole",),
-    precedence=2,
-)
+ABOUT = About(example="recorded/wild/hung-rpc.pcap.zst", caused_by=("mtu-black-hole",), precedence=2)
 
 _SIDES = (CAUSES.index("client"), CAUSES.index("server"))
 
@@ -75,8 +70,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest wait without them (heuristic: interactive callers have given up by then)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Hung(Struct, frozen=True, eq=False):
@@ -155,7 +148,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
             "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
         }
         | ({"waiting_for_other_side_rpcs": len(others)} if others else {}),
-        evidence=tuple(item for one in hung[: limits.examples] for item in _show(tables, one.row)),
+        evidence=tuple(item for one in hung[: _shared.EXAMPLES] for item in _show(tables, one.row)),
         explanation=_explain(tables, hung, others),
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
@@ -183,11 +176,13 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     name = tables.method_name(int(o.method[row])) or "The RPC"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
+    messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
     parts = [
         f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
         f"then waited {_shared.milliseconds(first.wait_ns)} for {side}, until "
         + ("its client closed the connection." if o.closed[row] else "the capture ended."),
-        _describe_turn(tables, row),
+        f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act.",
     ]
     if first.longest_ns:
         parts.append(f"The longest ended RPC of this method took {_shared.milliseconds(first.longest_ns)}.")
@@ -205,26 +200,16 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     return " ".join(parts)
 
 
-def _describe_turn(tables: Tables, row: int) -> str:
-    """Say by which messages a side has to act."""
-    o = tables.open_rpcs
-    sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
-    messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
-    return f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act."
-
-
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     o = tables.open_rpcs
     name = tables.method_name(int(o.method[row])) or "an RPC whose method is unknown"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"{name} begins ({where})")
     if o.last_packet[row] != o.first_packet[row]:
-        yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last packet ({where})")
+        yield _shared.show_packet(o, "last_packet", row, f"its last packet ({where})")
     if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
         side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
-        yield Evidence(
-            int(o.heard_packet[row]), int(o.heard_time_ns[row]), f"{side} is still there, but sends nothing of it"
-        )
+        yield _shared.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing of it")
 
 
 def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:

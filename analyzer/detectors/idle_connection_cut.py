@@ -49,15 +49,14 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Mask, Tables
-from . import _failures, _figures, _resets, _shared, _timers, _unanswered
+from . import _failures, _resets, _shared, _timers, _unanswered
 
 ID = "idle-connection-cut"
 ABOUT = About(
     example="recorded/wild/idle-drop.pcap.zst",
-    figure=_figures.nothing_seen,
     caused_by=("forged-reset",),
     precedence=1,
     weight="affected_share",
@@ -65,7 +64,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_failures.LossLimits, frozen=True, eq=False):
     timeouts: int = 3
     """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
     idle_ns: int = 1_000_000_000
@@ -74,14 +73,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
     late: float = 2.0
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs hit (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer RPCs hit are critical only by their time (heuristic: one or two show no pattern)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Cut(Struct, frozen=True, eq=False):
@@ -168,11 +161,14 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     many = count(len(cuts), "idle connection")
     was = "was" if len(cuts) == 1 else "were"
     cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
+    # an unanswered packet alone may mean that the host is gone
+    silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
+    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
     return Finding(
         id=ID,
         title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
-        severity=_rate_severity(hit, affected, share or 0.0, limits),
-        confidence=_shared.lower(_rate_proof(tables, cuts), _shared.quality_allows(tables)),
+        severity=_rate_severity(tables, hit, share or 0.0, limits),
+        confidence=_shared.lower("high" if lives else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -184,7 +180,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             "shortest_silence_ns": min(cut.silence_ns for cut in cuts),
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
-        evidence=tuple(item for cut in cuts[: limits.examples] for item in _show_cut(tables, cut)),
+        evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
         explanation=_explain(tables, cuts),
         remedies=_list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
@@ -203,18 +199,11 @@ def _count(cuts: list[_Cut], kind: str) -> int:
     return sum(cut.kind == kind for cut in cuts)
 
 
-def _rate_severity(hit: int, affected: float, share: float, limits: Limits) -> Severity:
+def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Severity:
     if not hit:
         return "info"
-    many = hit >= limits.few and affected >= limits.critical_share
+    many = _failures.are_many_lost(hit, tables.rpc_count, limits)
     return "critical" if many or share >= limits.critical_time else "warning"
-
-
-def _rate_proof(tables: Tables, cuts: list[_Cut]) -> Confidence:
-    """Rate what proves that the idle connection was cut: an unanswered packet alone may mean that the host is gone."""
-    silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
-    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
-    return "high" if lives else "medium"
 
 
 def _explain(tables: Tables, cuts: list[_Cut]) -> str:
@@ -269,9 +258,9 @@ def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
         return
     c, row = tables.closings, cut.row
     side = _shared.host(tables, cut.connection, int(c.direction[row]))
-    yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), f"the last bytes of {side}")
-    yield Evidence(int(c.peer_packet[row]), int(c.peer_time_ns[row]), "the first bytes after the silence")
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{cut.kind} from {side}, TTL {c.ttl[row]}")
+    yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side}")
+    yield _shared.show_packet(c, "peer_packet", row, "the first bytes after the silence")
+    yield _shared.show_packet(c, "packet", row, f"{cut.kind} from {side}, TTL {c.ttl[row]}")
 
 
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:

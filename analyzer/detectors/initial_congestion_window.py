@@ -63,10 +63,7 @@ from ..tables.durations import clip_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
-ABOUT = About(
-    example="recorded/wild/etcd-bigrange.pcap.zst",
-    figure=_figures.blocked_time("congestion_window"),
-)
+ABOUT = About(example="recorded/wild/etcd-bigrange.pcap.zst", figure=_figures.blocked_time("congestion_window"))
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
@@ -85,8 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest closed connections that waited, for a warning (heuristic: fewer show no pattern)."""
     warning_share: float = 0.02
     """Share of RPC time that must be lost for a warning (heuristic: above the variation between equal runs)."""
-    examples: int = 3
-    """Calls shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -163,6 +158,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
     http2 = int((tables.connections.protocol == HTTP2).sum())
+    of_all = f" of {tables.rpc_count:,}" if paying < tables.rpc_count else ""
+    who = f"{paying:,}{of_all} RPC{'s' if tables.rpc_count > 1 else ''}"
     return Finding(
         id=ID,
         title=(
@@ -175,20 +172,20 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(item for row in firsts[: limits.examples].tolist() for item in _show_interval(tables, row)),
+        evidence=tuple(item for row in firsts[: _shared.EXAMPLES].tolist() for item in _show_interval(tables, row)),
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
             f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
             f"receive windows had room. {metrics['connections']:,} of {http2:,} connections "
-            f"began like this; {paying:,} of {tables.rpc_count:,} RPCs waited. It happens once per connection and "
+            f"began like this; {who} waited. It happens once per connection and "
             "direction, so it matters how many calls a connection serves."
         ),
         remedies=_list_remedies(host),
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
-            f"{paying:,} of {tables.rpc_count:,} RPCs waited {each} on average ({share:.0%} of RPC time) because a new "
+            f"{who} waited {each} on average ({share:.0%} of RPC time) because a new "
             f"connection may send {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )

@@ -2,8 +2,10 @@
 
 What it finds
 -------------
-Keepalive closes a connection when a PING is not acknowledged in time. If that time is shorter than the round trip, it
-closes healthy connections, and their RPCs fail. The report compares the time with the round trip.
+Connections close while both ends are healthy, and their RPCs fail with UNAVAILABLE. A side waited for the
+acknowledgement of its keepalive PING for less time than the round trip, and gave the connection up.
+
+The report compares the time with the round trip.
 
 How it is decided
 -----------------
@@ -34,38 +36,26 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _shared, _unanswered
+from . import _failures, _shared, _unanswered
 
 ID = "keepalive-timeout"
 ABOUT = About(
-    example="recorded/wild/ka-too-short.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=1,
-    weight="affected_share",
-    whole_connections=True,
+    example="recorded/wild/ka-too-short.pcap.zst", precedence=1, weight="affected_share", whole_connections=True
 )
-
 _OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_failures.LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     connections: int = 2
     """Connections with the same time that make it a timer (heuristic: a process seldom ends twice alike)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -81,8 +71,6 @@ def _find_hasty(tables: Tables) -> Ints:
     waited = c.time_ns - c.ping_time_ns
     hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0)
     rows = np.flatnonzero(hasty & _unanswered.mark_first_closings(tables))
-    if not len(rows):
-        return rows
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
@@ -112,11 +100,13 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     share = lost / max(tables.rpc_count, 1)
     wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
     closed = count(len(rows), "connection")
+    spread = int(waited.max() - waited.min())
+    timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
-        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits.few, limits.critical_share),
-        confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
+        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits),
+        confidence=_shared.lower("high" if timer else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={
             "connections": len(connections),
@@ -125,7 +115,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "median_wait_ns": int(np.median(waited)),
             "median_round_trip_ns": int(np.median(trip)),
         },
-        evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
         explanation=(
             f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {count(lost, 'RPC')}. The "
             f"shortest round trip is {round_trip} (median), so the acknowledgement could not have arrived. The peer "
@@ -140,26 +130,17 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     )
 
 
-def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
-    """Rate by how alike the times are: those of a timer."""
-    spread = int(waited.max() - waited.min())
-    timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
-    return "high" if timer else "low"
-
-
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
-    yield Evidence(
-        int(c.ping_packet[row]), int(c.ping_time_ns[row]), f"PING of {side} on connection {c.connection[row]}"
-    )
+    yield _shared.show_packet(c, "ping_packet", row, f"PING of {side} on connection {c.connection[row]}")
     waited = _shared.milliseconds(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
     how = "RST" if c.reset[row] else "FIN"
-    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{how} of {side}, {waited} after its PING")
+    yield _shared.show_packet(c, "packet", row, f"{how} of {side}, {waited} after its PING")
     late = _find_late_ack(tables, row)
     if late is not None:
         pings = tables.pings
-        yield Evidence(int(pings.packet[late]), int(pings.time_ns[late]), "the acknowledgement of the PING")
+        yield _shared.show_packet(pings, "packet", late, "the acknowledgement of the PING")
 
 
 def _find_late_ack(tables: Tables, row: int) -> int | None:

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-A client has several addresses for a service, and sends most of its RPCs to one. `pick_first`, the default policy of
-gRPC, does that: it connects to one address. A balancer of TCP connections does it as well, because a channel keeps one
-connection for all its RPCs. The report counts the RPCs by server.
+One server is busy while the others have little to do. The client knows several addresses of the service, and sends most
+of its RPCs to one of them.
+
+`pick_first`, the default policy of gRPC, does that: it connects to one address. A balancer of TCP connections does it
+as well, because a channel keeps one connection for all its RPCs. The report counts the RPCs by server.
 
 How it is decided
 -----------------
@@ -47,14 +49,10 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.grouping import group_rows
-from . import _failures, _figures, _shared
+from . import _failures, _shared
 
 ID = "load-imbalance"
-ABOUT = About(
-    example="recorded/wild/lb-allonone.pcap.zst",
-    figure=_figures.nothing_seen,
-    whole_connections=True,
-)
+ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", whole_connections=True)
 
 _ADDRESS_KINDS = (1, 28)
 """DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""
@@ -67,8 +65,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest RPCs of a pool (heuristic: fewer may be uneven by chance)."""
     excess: float = 0.5
     """Share of the way from an even share to all RPCs (heuristic: half-way)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Pool(Struct, frozen=True, eq=False):
@@ -91,7 +87,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     pools = chain(_list_resolved(tables, limits), _list_connected(tables))
     uneven = (pool for pool in pools if _is_uneven(pool, limits))
     if largest := max(uneven, key=lambda pool: sum(pool.rpcs.values()), default=None):
-        yield _make_finding(tables, largest, limits)
+        yield _make_finding(tables, largest)
 
 
 def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
@@ -136,7 +132,7 @@ def _is_uneven(pool: _Pool, limits: Limits) -> bool:
     return total >= limits.rpcs and max(pool.rpcs.values()) / total >= even + limits.excess * (1 - even)
 
 
-def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, pool: _Pool) -> Finding:
     counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
     connections = tuple(sorted(chain(*pool.groups)))
     total, most = sum(counts.values()), next(iter(counts.values()))
@@ -157,7 +153,7 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
             "largest_share": most / total,
             "connections": len(connections),
         },
-        evidence=tuple(_show(tables, pool, connections, limits)),
+        evidence=tuple(_show(tables, pool, connections)),
         explanation=(
             f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
             + (f"; {unused:,} without any." if unused else ".")
@@ -172,14 +168,13 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
     )
 
 
-def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...]) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
-        what = f"DNS answers with {pool.servers:,} addresses"
-        yield Evidence(int(lookups.answer_packet[pool.answer]), int(lookups.answer_time_ns[pool.answer]), what)
-    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
+        yield _shared.show_packet(lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses")
+    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: _shared.EXAMPLES]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
-        yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), what)
+        yield _shared.show_packet(c, "first_packet", row, what)
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:

@@ -1,9 +1,9 @@
-"""Threads that had to send waited for a common word: a lock, or a queue of work.
+"""Threads that had to send waited for a lock, or for a queue of work, that they share.
 
 What it finds
 -------------
-A client or server whose threads wait for each other: a lock around a stub, a logger, an allocator, or an interpreter
-with a global lock. More threads or connections then make nothing faster.
+More threads or connections make nothing faster, and processors have time left. Threads of the client or the server wait
+for each other: for a lock around a stub, a logger, an allocator, or for an interpreter with a global lock.
 
 How it is decided
 -----------------
@@ -20,8 +20,8 @@ When it cannot tell
 -------------------
 A pool whose workers hand work to each other waits for a queue in the same way; so the confidence is medium at most, and
 nothing is critical. Captures without a process record, or with one without waits for locks (`--processes on`). Locks of
-the Go runtime wait for no common word: such a client waits for other RPCs instead. The record has words in memory, not
-the names of locks.
+the Go runtime do not show in the record: such a client waits for other RPCs instead. The record has words in memory,
+not the names of locks.
 
 What would refute it
 --------------------
@@ -74,14 +74,16 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
     return Finding(
         id=ID,
-        title=f"Threads waited for a common word in {waited.share:.0%} of the time in which they had to act",
+        title=f"Threads waited for a shared lock or queue in {waited.share:.0%} of the time in which they had to act",
         severity="warning" if waited.total_ns > waited.idle_ns and waited.weight >= limits.warning_share else "info",
         confidence=_shared.lower("medium", _processes.rate_confidence(tables, waited)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a common word")),
+        evidence=tuple(
+            _processes.show_longest(found, waited, "waiting for a lock or queue that other threads wait for")
+        ),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. {_processes.describe_places(waited)}. "
@@ -95,7 +97,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         ),
         references=("https://man7.org/linux/man-pages/man2/futex.2.html",),
         verdict=(
-            f"Threads of {host} waited {total} for a common word, {waited.share:.0%} of the time in which they had to "
-            "act. It is a lock, or a queue of work: a profile of waits tells."
+            f"Threads of {host} waited {total} for a lock or queue that they share, {waited.share:.0%} of the time in "
+            "which they had to act: take a profile of waits, which tells the two apart."
         ),
     )

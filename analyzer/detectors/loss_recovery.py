@@ -77,7 +77,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
-from . import _figures, _icmp, _outages, _stalls
+from . import _figures, _icmp, _outages, _shared, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -109,8 +109,6 @@ class Limits(_stalls.TimeLimits, frozen=True, eq=False):
     """A warning from this share (heuristic: one packet in a hundred slows every TCP sender)."""
     repeated_packets: int = 5
     """Fewest such packets (heuristic: fewer may be spurious retransmissions)."""
-    examples: int = 3
-    """Losses, and blocked intervals after them, shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Cost(Struct, frozen=True, eq=False):
@@ -134,15 +132,16 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
     if not len(hit):
         return
+    hit = hit[np.argsort(-connections.recovery_ns[hit], kind="stable")]
+    seen = connections.recovery_to_packet[hit] > 0
     recovery = tables.connection_budgets[hit, _LOSS].astype(np.int64)
     window = connections.congestion_after_loss_ns[hit].astype(np.int64)
-    waited = (recovery + window > 0) & (connections.recovery_to_packet[hit] > 0)
+    waited = (recovery + window > 0) & seen
     if waited.any():
-        rows = hit[waited]
-        order = np.argsort(-connections.recovery_ns[rows], kind="stable")
-        yield _make_finding(tables, _Cost(rows[order], int(recovery[waited].sum()), int(window[waited].sum())), limits)
-    elif len(rows := hit[(connections.recovery_to_packet[hit] > 0) & ~_mark_explained(tables, hit)]):
-        unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
+        cost = _Cost(hit[waited], int(recovery[waited].sum()), int(window[waited].sum()))
+        yield _make_finding(tables, cost, limits)
+    elif len(rows := hit[seen & ~_mark_explained(tables, hit)]):
+        unseen = _Cost(rows, 0, 0)
         figures = _measure(tables, unseen)
         enough = int(figures["retransmitted_packets"]) >= limits.repeated_packets
         if enough and float(figures["retransmitted_share"]) >= limits.repeated_share:
@@ -173,31 +172,27 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
         metrics=metrics,
-        evidence=tuple(_show_losses(tables, cost, limits.examples)),
+        evidence=tuple(_show_losses(tables, cost)),
         explanation=(
-            f"{packets} ({share:.1%} of all on {len(scope):,} connection{'s' * (len(scope) > 1)}) were retransmitted; "
-            f"the longest recovery took {longest}. No RPC is seen to wait for them at this capture point: a late "
-            "request has not begun here, and a lost response has already left. The other end waits, and a capture "
-            f"there shows how long.{_icmp.describe_too_big(tables, cost.rows)}"
-        )
-        if not hidden
-        else (
-            f"{packets} ({share:.1%} of all on {len(scope):,} TLS connection{'s' * (len(scope) > 1)}) were "
-            f"retransmitted; the longest recovery took {longest}. The connections are encrypted, so how long RPCs "
-            f"waited is unknown.{_icmp.describe_too_big(tables, cost.rows)}"
+            f"{packets} ({share:.1%} of all on {len(scope):,} {'TLS ' * hidden}connection{'s' * (len(scope) > 1)}) "
+            f"were retransmitted; the longest recovery took {longest}. {_ENCRYPTED if hidden else _OUT_OF_SIGHT}"
+            f"{_icmp.describe_too_big(tables, cost.rows)}"
         ),
         remedies=_list_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
         verdict=(
-            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}; RPCs wait at the "
-            "other end, out of sight of this capture: find where packets are dropped."
-        )
-        if not hidden
-        else (
-            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}: find where "
-            "packets are dropped."
+            f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}"
+            f"{'' if hidden else '; RPCs wait at the other end, out of sight of this capture'}: find where packets are "
+            "dropped."
         ),
     )
+
+
+_ENCRYPTED = "The connections are encrypted, so how long RPCs waited is unknown."
+_OUT_OF_SIGHT = (
+    "No RPC is seen to wait for them at this capture point: a late request has not begun here, and a lost response has "
+    "already left. The other end waits, and a capture there shows how long."
+)
 
 
 def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
@@ -216,7 +211,7 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
         lost_ns=cost.lost_ns,
         share=share,
         metrics=metrics,
-        evidence=(*seen, *_show_losses(tables, cost, limits.examples)),
+        evidence=(*seen, *_show_losses(tables, cost)),
         explanation=_explain(tables, cost, metrics),
         remedies=_list_remedies(_name_hosts(tables, cost)) if cut is None else _outages.list_remedies(tables, cut),
         references=(
@@ -277,9 +272,9 @@ def _name_hosts(tables: Tables, cost: _Cost) -> str:
     return host(tables, int(waits.connection[row]), direction)
 
 
-def _show_losses(tables: Tables, cost: _Cost, examples: int) -> Iterator[Evidence]:
+def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
     connections = tables.connections
-    for row in cost.rows[:examples]:
+    for row in cost.rows[: _shared.EXAMPLES]:
         end, ns = int(connections.recovery_time_ns[row]), int(connections.recovery_ns[row])
         yield Evidence(
             int(connections.recovery_from_packet[row]),
@@ -290,7 +285,7 @@ def _show_losses(tables: Tables, cost: _Cost, examples: int) -> Iterator[Evidenc
         yield Evidence(
             int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {milliseconds(ns)} later"
         )
-    for wait in _find_after_loss(tables, cost)[:examples]:
+    for wait in _find_after_loss(tables, cost)[: _shared.EXAMPLES]:
         yield from _show_window(tables, int(wait))
 
 

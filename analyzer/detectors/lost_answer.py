@@ -2,9 +2,10 @@
 
 What it finds
 -------------
-Calls whose answer never came in full, though nobody reports an error: RST_STREAM with the code NO_ERROR takes the
-place of the trailers. The server may have done the work. Clients report INTERNAL or UNKNOWN, and often the server's
-log shows a success.
+Clients report INTERNAL or UNKNOWN, while the server's log often shows a success. The server reset the stream with the
+code NO_ERROR where its trailers should have come, so the answer never arrived in full.
+
+The server may have done the work.
 
 How it is decided
 -----------------
@@ -39,34 +40,23 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import TOUCHES_GAP, Tables
-from . import _failures, _figures, _shared
+from . import _failures, _shared
 from ._failures import Failed
 
 ID = "lost-answer"
 ABOUT = About(
-    example="recorded/wild/hyper-rst-noerror.pcap.zst",
-    figure=_figures.nothing_seen,
-    caused_by=("stream-timeout",),
-    precedence=2,
-    weight="lost_share",
+    example="recorded/wild/hyper-rst-noerror.pcap.zst", caused_by=("stream-timeout",), precedence=2, weight="lost_share"
 )
 
 _NO_ERROR, _SERVER = 0, 1
 
 
-class Limits(Struct, frozen=True, eq=False):
-    critical_share: float = 0.10
-    """Critical from this share of RPCs (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+Limits = _failures.LossLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -87,7 +77,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{calls} were reset with NO_ERROR before their answer was complete",
-        severity=_failures.severity_of_loss(len(rows), everything, limits.few, limits.critical_share),
+        severity=_failures.severity_of_loss(len(rows), everything, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
         metrics={
@@ -97,7 +87,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "lost_share": share,
             "lost_by_method": _failures.listed(_failures.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_failures.spans(tables, rows, limits.examples)),
+        evidence=tuple(_failures.spans(tables, rows)),
         explanation=(
             f"{server} ended {calls} ({share:.1%}) with RST_STREAM(NO_ERROR) and without trailers; {begun:,} of them "
             "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it "

@@ -2,9 +2,10 @@
 
 What it finds
 -------------
-Calls that failed because a message was larger than the limit of the end that receives it, 4 MiB by default in most
-implementations. The caller sees RESOURCE_EXHAUSTED, also where the client itself refused the response. On the wire such
-a client resets the stream, so without this finding the calls look as if they had been cancelled.
+Calls fail with RESOURCE_EXHAUSTED as soon as their message is large. The end that receives it has a limit, 4 MiB by
+default in most implementations.
+
+A client that refuses a response resets the stream, so on the wire such calls look as if they had been cancelled.
 
 How it is decided
 -----------------
@@ -48,18 +49,13 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Mask, Tables
 from . import _failures as common
-from . import _figures, _retries
+from . import _retries
 from ._failures import Failed
-from ._shared import lower, name_hosts, quality_allows
+from ._shared import FEW_EXAMPLES, lower, name_hosts, quality_allows, show_packet
 from ._software import C_CORE
 
 ID = "message-too-large"
-ABOUT = About(
-    example="recorded/wild/grpc-java-receive-limit.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=2,
-    weight="refused_share",
-)
+ABOUT = About(example="recorded/wild/grpc-java-receive-limit.pcap.zst", precedence=2, weight="refused_share")
 RESOURCE_EXHAUSTED = _core.STATUSES.index("RESOURCE_EXHAUSTED")
 TOO_LARGE = re.compile(
     r"message.*(larger|exceeds|too large|too big|too long)|(larger|exceeds|too large).*message", re.I | re.S
@@ -70,14 +66,12 @@ ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    limit_bytes: int = 4 << 20
-    """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""
     few: int = 3
     """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
+    limit_bytes: int = 4 << 20
+    """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""
     prompt_ns: int = 100_000_000
     """Longest time from a prefix to the reset (heuristic: a client that has just started took 75 ms)."""
-    examples: int = 2
-    """RPCs shown as evidence (heuristic: enough to look one up)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -124,8 +118,7 @@ def _are_too_long(tables: Tables, rows: Failed, direction: int, limits: Limits) 
 
 def _lengths(tables: Tables, rows: Failed, direction: int) -> Counts:
     failures = tables.failures
-    lengths: Counts = (failures.cut_response_bytes if direction else failures.cut_request_bytes)[rows.row]
-    return lengths
+    return np.asarray((failures.cut_response_bytes if direction else failures.cut_request_bytes)[rows.row])
 
 
 def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Finding:
@@ -141,7 +134,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     return Finding(
         id=ID,
         title=f"{receiver} {does} {refused} while {messages} arrived",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=lower("high" if explicit else "medium", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
@@ -153,7 +146,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
             "shortest_message_bytes": least,
             "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_show_examples(tables, rows, direction, limits)),
+        evidence=tuple(_show_examples(tables, rows, direction)),
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
             "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
@@ -187,17 +180,17 @@ def _find_text(tables: Tables, rpc: int) -> str | None:
     return common.error_text(tables, int(tables.rpcs.grpc_message[rpc]))
 
 
-def _show_examples(tables: Tables, rows: Failed, direction: int, limits: Limits) -> Iterator[Evidence]:
+def _show_examples(tables: Tables, rows: Failed, direction: int) -> Iterator[Evidence]:
     failures, rpcs = tables.failures, tables.rpcs
-    for place, row in enumerate(rows.row[: limits.examples].tolist()):
+    for place, row in enumerate(rows.row[:FEW_EXAMPLES].tolist()):
         rpc, length = int(rows.rpc[place]), int(_lengths(tables, rows, direction)[place])
         where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
         if direction:
             said = f"the prefix of a response of {length:,} bytes ({where})"
-            yield Evidence(int(failures.cut_response_packet[row]), int(failures.cut_response_time_ns[row]), said)
+            yield show_packet(failures, "cut_response_packet", row, said)
         else:
             said = f"the prefix of a request of {length:,} bytes ({where})"
-            yield Evidence(int(failures.cut_request_packet[row]), int(failures.cut_request_time_ns[row]), said)
+            yield show_packet(failures, "cut_request_packet", row, said)
         unfinished = "" if direction else f"; the request of {length:,} bytes is not whole"
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place) + unfinished)
 

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Paths that drop packets above a size while the sender does not learn it: an MTU black hole. Small calls work, and the
-first large message stops its connection for good. TCP repeats the same full segment, and all bytes behind it wait. The
-report says which size was lost, which size arrived, and how long RPCs waited.
+Small calls work, and the first large message stops its connection for good. The path drops packets above a size, and
+the sender does not learn it.
+
+TCP retransmits the same full segment, and all bytes behind it wait. The report says which size was lost, which size
+arrived, and how long RPCs waited.
 
 How it is decided
 -----------------
@@ -58,17 +60,12 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _icmp, _shared
+from . import _icmp, _shared
 
 ID = "mtu-black-hole"
 ABOUT = About(
-    example="recorded/wild/mtu-blackhole-server.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=0,
-    whole_connections=True,
-    without_rpcs=True,
+    example="recorded/wild/mtu-blackhole-server.pcap.zst", precedence=0, whole_connections=True, without_rpcs=True
 )
-
 _LOSS = CAUSES.index("loss_recovery")
 LEAST_HEADERS = 40
 """Bytes of the shortest IP and TCP headers (RFC 791, RFC 9293)."""
@@ -85,8 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -133,7 +128,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
-        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row)),
+        evidence=tuple(e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _show_row(tables, row)),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
@@ -215,14 +210,13 @@ def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
         yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")
         if u.behind_packet[row]:
             what = "its peer reports later, shorter bytes as received (SACK)"
-            yield Evidence(int(u.behind_packet[row]), int(u.behind_time_ns[row]), what)
-        what = f"retransmission {u.retransmissions[row]:,} of the same bytes"
-        yield Evidence(int(u.last_packet[row]), int(u.last_time_ns[row]), what)
+            yield _shared.show_packet(u, "behind_packet", row, what)
+        yield _shared.show_packet(u, "last_packet", row, f"retransmission {u.retransmissions[row]:,} of the same bytes")
     else:
         yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
     if u.heard_packet[row] > max(first, int(u.last_packet[row])):
         what = "the last packet of its peer, which still does not acknowledge them"
-        yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), what)
+        yield _shared.show_packet(u, "heard_packet", row, what)
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:

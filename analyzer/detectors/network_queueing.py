@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Packets took much longer on the path than its minimum, without a break: a link was full, and its queue was never empty
-("bufferbloat"). Everything that shares the link waits in that queue, small calls too. A server that takes long does
-not look like that.
+All calls over a link become slow together, small ones too. The link was full, and packets waited in its queue, which
+was never empty ("bufferbloat").
+
+Packets then take much longer on the path than its minimum, without a break. A server that takes long does not look like
+that.
 
 How it is decided
 -----------------
@@ -57,7 +59,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..tables import Counts, Ints, Tables
+from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _figures, _shared, _software_settings
@@ -65,10 +67,7 @@ from ._congestion import INITIAL_SEGMENTS
 from ._stalls import make_scope
 
 ID = "network-queueing"
-ABOUT = About(
-    example="recorded/lab/network-queueing-upload.pcap.gz",
-    figure=_figures.blocked_time("network_queue"),
-)
+ABOUT = About(example="recorded/lab/network-queueing-upload.pcap.gz", figure=_figures.blocked_time("network_queue"))
 
 _QUEUE = CAUSES.index("network_queue")
 _SEGMENT = 1460
@@ -88,8 +87,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Visible bytes in the queue at a time from which they filled it (RFC 6928: what a new connection may send)."""
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
-    examples: int = 3
-    """Packets shown beside the first of a queue, those queued longest (heuristic: enough to see a pattern)."""
 
 
 class _Queue(Struct, frozen=True, eq=False):
@@ -179,16 +176,17 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     total = _shared.milliseconds(queue.lost_ns)
     filled, costs = queue.standing_bytes >= limits.filled_bytes, share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
+    used = tables.connection_methods
     return Finding(
         id=ID,
         title=f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
         confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
-        scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
+        scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
         lost_ns=queue.lost_ns if costs else None,
         share=share if costs else None,
         metrics=_list_metrics(tables, queue),
-        evidence=tuple(_show_packets(tables, queue, sender, limits)),
+        evidence=tuple(_show_packets(tables, queue, sender)),
         explanation=(
             f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
             f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
@@ -204,11 +202,6 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
             + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
     )
-
-
-def _methods_of(tables: Tables, connections: Ints) -> Counts:
-    used = tables.connection_methods
-    return used.method[np.isin(used.connection, connections)]
 
 
 def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
@@ -245,10 +238,10 @@ def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]
     }
 
 
-def _show_packets(tables: Tables, queue: _Queue, sender: str, limits: Limits) -> Iterator[Evidence]:
+def _show_packets(tables: Tables, queue: _Queue, sender: str) -> Iterator[Evidence]:
     """Show the first packet of the longest queue, and the packets that were queued longest."""
     queues = tables.queues
-    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: limits.examples]
+    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: _shared.EXAMPLES]
     first = _find_begin(tables, queue.rows, longest[0])
     shown = {
         int(queues.longest_packet[row]): (queues.longest_time_ns[row], queues.longest_ns[row], row) for row in longest
@@ -302,9 +295,7 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
         ),
         *(
             Remedy(
-                each.implementation,
-                each.knob,
-                f"a window of about {held:,} bytes holds less in the queue; {each.note}",
+                each.implementation, each.knob, f"a window of about {held:,} bytes holds less in the queue; {each.note}"
             )
             for each in windows[:1]
         ),

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Connections that are dead without a FIN or RST. One side retransmits what it sent, with growing gaps, and not a single
-packet of its peer comes any more. The peer's host, its network or something on the path is gone. The report says since
-when, who noticed, and how long RPCs waited for nothing.
+Calls wait until their deadline, and no error comes. One side retransmits what it sent, with growing gaps, and not a
+single packet of its peer comes any more.
+
+The peer's host, its network or something on the path is gone, without a FIN or RST. The report says since when, who
+noticed, and how long RPCs waited for nothing.
 
 How it is decided
 -----------------
@@ -77,8 +79,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Silence before from which the connection was idle (RFC 6298 section 2: TCP's initial timeout, 1 s)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -124,7 +124,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "retransmission_timeouts": int(u.timeouts[rows].sum()),
         },
-        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _unanswered.show_unanswered(tables, row)),
+        evidence=tuple(
+            e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _unanswered.show_unanswered(tables, row)
+        ),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(tables, rows),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
@@ -137,7 +139,7 @@ def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limit
     if share >= limits.critical_share:
         return "critical"
     hidden = any(
-        tables.connections.rpcs[tables.unanswered.connection[row]] == 0 and not _unanswered.is_fin_alone(tables, row)
+        tables.connections.rpcs[tables.unanswered.connection[row]] == 0 and not tables.unanswered.fin_alone[row]
         for row in rows.tolist()
     )
     return "warning" if waiting or share > 0 or hidden else "info"
@@ -157,7 +159,9 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
-    if late := _count_past_deadline(tables, rows):
+    o = tables.open_rpcs
+    on = np.isin(o.connection, tables.unanswered.connection[rows])
+    if late := int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum()):
         parts.append(
             f"{count(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
             "TCP repeats only the oldest bytes."
@@ -168,12 +172,6 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         f"{_unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
     )
     return " ".join(parts)
-
-
-def _count_past_deadline(tables: Tables, rows: Ints) -> int:
-    o = tables.open_rpcs
-    on = np.isin(o.connection, tables.unanswered.connection[rows])
-    return int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum())
 
 
 def _list_remedies(tables: Tables, rows: Ints) -> tuple[Remedy, ...]:

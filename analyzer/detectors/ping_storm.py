@@ -64,19 +64,13 @@ ABOUT = About(
     whole_connections=True,
     one_direction=True,
 )
+_EXAMPLES = 4
+"""PINGs shown as evidence."""
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
-    told_packets: int = 100
-    """Reported from this many PING packets (heuristic: fewer show no pattern)."""
-    packets: int = 500
-    """Fewest PING packets of a storm (heuristic: half of Envoy's max_outbound_control_frames 1000)."""
-    per_second: float = 200.0
-    """Fewest PING packets per second of a storm (heuristic: grpc-java issue 8260 had about a thousand)."""
     share: float = 0.75
     """Share of all packets with payload (measured: a BDP estimator reaches two thirds, four packets of six)."""
-    examples: int = 4
-    """PINGs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -97,7 +91,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     purposes = _count_purposes(tables, row)
     end = _shared.host(tables, row, int(np.argmax(tables.directions.ping_packets[2 * row : 2 * row + 2])))
     critical = storm and share >= limits.critical_share
-    words = ", ".join(f"{number:,} {name}" for name, number in purposes.items() if number)
+    words = ", ".join(f"{number:,} {_PURPOSES[name]}" for name, number in purposes.items() if number)
     return Finding(
         id=ID,
         title=f"{rate:,.0f} packets a second carry only PINGs"
@@ -111,14 +105,14 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "payload_packets": int(load.payload_packets[row]),
             "ping_packet_share": round(share, 4),
             "ping_packets_per_s": round(rate, 1),
-            "messages": int(_control.sum_directions(tables.directions.messages)[row]),
+            "messages": _control.sum_both(tables.directions.messages, row),
             **{f"{name}_pings": number for name, number in purposes.items()},
         },
-        evidence=tuple(_show_pings(tables, row, count, limits)),
+        evidence=tuple(_show_pings(tables, row, count)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
-            f" {_control.explain_severity(tables, row, share, limits, storm=storm)}"
+            f"and no data, {rate:,.0f} a second. Most of these PINGs come from {end}; by their payload they are "
+            f"{words}. {_control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(
@@ -132,26 +126,34 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     )
 
 
+_PURPOSES = {
+    "bdp": "BDP probes",
+    "keepalive": "for keepalive",
+    "drain": "for a graceful end",
+    "other": "for another purpose",
+}
+
+
 def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
     """Count the PINGs of a connection by purpose."""
     d = tables.directions
     counts = {
-        name: int(_control.sum_directions(column)[row])
+        name: _control.sum_both(column, row)
         for name, column in (("bdp", d.bdp_pings), ("keepalive", d.keepalive_pings), ("drain", d.drain_pings))
     }
-    return {**counts, "other": int(_control.sum_directions(d.pings)[row]) - sum(counts.values())}
+    return {**counts, "other": _control.sum_both(d.pings, row) - sum(counts.values())}
 
 
-def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterator[Evidence]:
+def _show_pings(tables: Tables, row: int, count: int) -> Iterator[Evidence]:
     pings = tables.pings
     mine = np.flatnonzero(pings.connection == row)
     direction = 2 * row + int(np.argmax(tables.directions.dense_pings[2 * row : 2 * row + 2]))
     yield from _control.show_second(tables, direction, "ping", "PINGs or their acknowledgements")
-    for one in mine[: limits.examples].tolist():
+    for one in mine[:_EXAMPLES].tolist():
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
         sender = _shared.host(tables, row, int(pings.direction[one]))
-        yield Evidence(int(pings.packet[one]), int(pings.time_ns[one]), f"{kind} of {sender}")
+        yield _shared.show_packet(pings, "packet", one, f"{kind} of {sender}")
     yield from _control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
 
 
@@ -170,11 +172,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
             ),
             Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
             Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
-            Remedy(
-                "any gRPC implementation",
-                "keepalive times of minutes",
-                "a dead connection is noticed later",
-            ),
+            Remedy("any gRPC implementation", "keepalive times of minutes", "a dead connection is noticed later"),
         ),
         implementation,
     )

@@ -2,8 +2,8 @@
 
 What it finds
 -------------
-A host whose threads are ready to work and do not run: its processors run other threads of the same command, or other
-processes. The packets alone show a slow client or a slow server.
+Calls are slow, and in the packets alone the client or the server seems to be slow. Its threads were ready to send and
+did not run: the host's processors ran other threads of the same command, or other processes.
 
 How it is decided
 -----------------
@@ -86,7 +86,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         lost_ns=waited.lost_ns,
         share=_shared.share_of_time(tables, waited.lost_ns),
         metrics=_processes.make_metrics(found, waited),
-        evidence=tuple(_processes.show_longest(found, waited, limits.examples, "waiting for a processor")),
+        evidence=tuple(_processes.show_longest(found, waited, "waiting for a processor")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
             f"{_processes.describe_parts(waited)}. A thread was ready and did not run for "

@@ -51,26 +51,17 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _software, _timers
+from . import _software, _timers
 from ._failures import Failed
-from ._shared import milliseconds, name_hosts, quality_allows
+from ._shared import FEW_EXAMPLES, milliseconds, name_hosts, quality_allows
 
 ID = "proxy-error"
-ABOUT = About(
-    example="recorded/wild/nginx-http-statuses.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=2,
-    weight="refused_share",
-)
+ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
+_STATUSES = 5
+"""HTTP statuses shown, the most frequent first."""
 
 
-class Limits(common.Rates, frozen=True, eq=False):
-    few: int = 3
-    """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
-    examples: int = 2
-    """RPCs of each HTTP status shown as evidence (heuristic: enough to look one up)."""
-    statuses: int = 5
-    """HTTP statuses shown, the most frequent first (heuristic: enough for a report)."""
+Limits = common.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -87,7 +78,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     connections = common.connections_of(tables, rows.rpc)
     who = _name_answerers(tables, rows, connections)
     by = " and ".join(who) or name_hosts(tables, connections, 1)
-    answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
+    answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(_STATUSES))
     ((most, number),) = statuses.most_common(1)
     mostly = f", most {most}" if 2 * number > len(rows) else ""
     median = float(np.median(rows.duration_ns))
@@ -96,11 +87,11 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}{mostly}",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, statuses) | {"answered_by": ", ".join(who) or "unknown"},
-        evidence=tuple(_show_examples(tables, rows, statuses, limits)),
+        evidence=tuple(_show_examples(tables, rows, statuses)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {read_as}. "
@@ -139,10 +130,10 @@ def _measure(tables: Tables, rows: Failed, statuses: Counter[int]) -> dict[str, 
     }
 
 
-def _show_examples(tables: Tables, rows: Failed, statuses: Counter[int], limits: Limits) -> Iterator[Evidence]:
+def _show_examples(tables: Tables, rows: Failed, statuses: Counter[int]) -> Iterator[Evidence]:
     """Yield the packets of some RPCs of each HTTP status."""
-    for code, _ in statuses.most_common(limits.statuses):
-        for place in np.flatnonzero(rows.http_status == code)[: limits.examples]:
+    for code, _ in statuses.most_common(_STATUSES):
+        for place in np.flatnonzero(rows.http_status == code)[:FEW_EXAMPLES]:
             rpc = int(rows.rpc[place])
             yield common.began(tables, rpc)
             yield common.ended(tables, rpc, common.reset_words(tables, rows, int(place)))

@@ -58,8 +58,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Requests per burst that are reported without another reason (heuristic: most clients have fewer callers)."""
     bursts: int = 20
     """Fewest bursts (heuristic: fewer show no pattern)."""
-    examples: int = 2
-    """Bursts shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -69,10 +67,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     waiting = shared_connection.find_losing(tables, shared_connection.Limits())
     rows = _shared.distinct(np.r_[np.flatnonzero(large), waiting])
     if len(rows):
-        yield _make_finding(tables, rows, waiting, limits)
+        yield _make_finding(tables, rows, waiting)
 
 
-def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows) -> Finding:
     turns, directions = tables.turns, tables.directions
     row = int(rows[np.argmax(turns.burst_messages[rows])])
     turn = _turns.measure_turns(tables, np.array([row]))
@@ -95,7 +93,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limit
             "requests_per_round": round(per_round, 2),
             "requests_per_packet": round(per_packet, 2),
         },
-        evidence=tuple(_show_bursts(tables, row, limits)),
+        evidence=tuple(_show_bursts(tables, row)),
         explanation=(
             f"{client} sent {int(turns.burst_messages[row]):,} request messages in {int(turns.bursts[row]):,} bursts "
             f"without a response in between: {per_burst:,.1f} per burst, {per_round:,.1f} from one silence to the "
@@ -112,9 +110,9 @@ def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limit
     )
 
 
-def _show_bursts(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
+def _show_bursts(tables: Tables, row: int) -> Iterator[Evidence]:
     """Yield packets at which bursts begin; the connection's first RPC when no gap was seen."""
-    found = [item for item in _turns.show_gaps(tables, row, limits.examples) if "next request" in item.what]
+    found = [item for item in _turns.show_gaps(tables, row, _shared.FEW_EXAMPLES) if "next request" in item.what]
     for item in found:
         yield Evidence(item.packet, item.time_ns, "a burst of requests begins here, after all responses had arrived")
     if not found:

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Clients that send failed calls again, so often that the retries are a large part of all requests. A server in trouble
-gets more load by them, not less. The report says how many attempts a call takes, how long clients wait between them,
-and how many calls failed in the end.
+A server in trouble gets more requests than its clients have calls. Clients retry failed calls so often that the retries
+are a large part of all requests.
+
+The report says how many attempts a call takes, how long clients wait between them, and how many calls failed in the
+end.
 
 How it is decided
 -----------------
@@ -62,17 +64,12 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _repeats, _retries, _shared
+from . import _failures, _repeats, _retries, _shared
 from ._repeats import Repeated
 from ._retries import Retries
 
 ID = "retry-storm"
-ABOUT = About(
-    example="recorded/wild/retry-storm.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=3,
-    weight="retried_share",
-)
+ABOUT = About(example="recorded/wild/retry-storm.pcap.zst", precedence=3, weight="retried_share")
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -86,8 +83,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Part of the failed attempts without a number that are repeated, at least (heuristic: most of them)."""
     ends_share: float = 0.1
     """Part of the calls that ended after which the same request follows, at most (heuristic: no loop does that)."""
-    examples: int = 2
-    """Retries shown as evidence (heuristic: enough to look one up)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -121,7 +116,7 @@ def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
         confidence=_shared.lower("medium" if len(found.unpaired) else "high", _shared.quality_allows(tables)),
         scope=Scope(tuple(_shared.distinct(rpcs.connection[again]).tolist()), _failures.methods_of(tables, again)),
         metrics=_measure(tables, found, retries, requests) | {"retried_share": share},
-        evidence=tuple(_show_retries(tables, found, limits)),
+        evidence=tuple(_show_retries(tables, found)),
         explanation=" ".join(_explain(tables, found, requests, retries, are)),
         remedies=_REMEDIES,
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
@@ -207,9 +202,9 @@ def _describe_outcome(tables: Tables, found: Retries) -> str:
     return f"{failed:,} of {count(len(last), 'retried call')} failed in the end."
 
 
-def _show_retries(tables: Tables, found: Retries, limits: Limits) -> Iterator[Evidence]:
+def _show_retries(tables: Tables, found: Retries) -> Iterator[Evidence]:
     rpcs = tables.rpcs
-    order = np.argsort(-rpcs.previous_attempts[found.retries].astype(np.int64), kind="stable")[: limits.examples]
+    order = np.argsort(-rpcs.previous_attempts[found.retries].astype(np.int64), kind="stable")[: _shared.FEW_EXAMPLES]
     for place in order.tolist():
         row, before = int(found.retries[place]), int(found.failed[place])
         status = _name_status(int(rpcs.status[before]))
@@ -217,7 +212,7 @@ def _show_retries(tables: Tables, found: Retries, limits: Limits) -> Iterator[Ev
         what = f"attempt {int(rpcs.previous_attempts[row]) + 1} (grpc-previous-rpc-attempts: "
         what += f"{rpcs.previous_attempts[row]}, connection {rpcs.connection[row]}, stream {rpcs.stream[row]})"
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
-    for row in found.unpaired[: limits.examples].tolist():
+    for row in found.unpaired[: _shared.FEW_EXAMPLES].tolist():
         what = f"attempt {int(rpcs.previous_attempts[row]) + 1}, and no failed or open one before it is known"
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
 
@@ -251,7 +246,9 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             "calls_failed": int((r.status[np.concatenate([one.ends for one in found])] != _failures.OK).sum()),
             "retried_share": share,
         },
-        evidence=tuple(_show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: limits.examples])),
+        evidence=tuple(
+            _show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: _shared.FEW_EXAMPLES])
+        ),
         explanation=(
             f"After {len(rows):,} of {failed:,} failed attempts, most with {status}, the client sent a request of the "
             f"same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end of a "
@@ -272,9 +269,9 @@ def _show_repeats(tables: Tables, rows: Ints) -> Iterator[Evidence]:
     for row in rows.tolist():
         where, attempt = f"connection {r.connection[row]}, stream", int(r.attempt[row])
         what = f"attempt {attempt} fails with {_name_status(int(r.status[row]))} ({where} {r.stream[row]})"
-        yield Evidence(int(r.packet[row]), int(r.time_ns[row]), what)
+        yield _shared.show_packet(r, "packet", row, what)
         what = f"attempt {attempt + 1} of the same method and size ({where} {r.next_stream[row]})"
-        yield Evidence(int(r.next_packet[row]), int(r.next_time_ns[row]), what)
+        yield _shared.show_packet(r, "next_packet", row, what)
 
 
 _APPLICATION = Remedy(

@@ -62,7 +62,7 @@ from . import _failures as common
 from . import _known_texts, _software
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import host, quality_allows
+from ._shared import FEW_EXAMPLES, host, quality_allows
 
 ID = "rpc-errors"
 
@@ -93,15 +93,11 @@ ABOUT = About(
     precedence=4,
     weight="failed_share",
 )
+_STATUSES = 5
+"""Statuses shown, the most frequent first."""
 
 
-class Limits(common.Rates, frozen=True, eq=False):
-    few: int = 3
-    """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
-    examples: int = 2
-    """RPCs of each status shown as evidence (heuristic: enough to look one up)."""
-    statuses: int = 5
-    """Statuses shown as evidence, the most frequent first (heuristic: enough for a report)."""
+Limits = common.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -117,7 +113,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
-    statuses = _count_by_status(rows)
+    counts = Counter(int(code) for code in rows.status.tolist())
+    statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
@@ -134,7 +131,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
@@ -145,7 +142,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "failed_by_method": common.listed(methods),
             "failed_rpc_time_ns": total_ns(rows.duration_ns),
         },
-        evidence=tuple(_show_examples(tables, rows, statuses, limits)),
+        evidence=tuple(_show_examples(tables, rows, statuses)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
@@ -192,11 +189,6 @@ def _advise(known: tuple[Meaning, int] | None, failed: int) -> str:
     return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
 
 
-def _count_by_status(rows: Failed) -> dict[str, int]:
-    counts = Counter(int(code) for code in rows.status.tolist())
-    return {_core.STATUSES[code]: count for code, count in counts.most_common()}
-
-
 def _name_most(statuses: dict[str, int], failed: int) -> str:
     """Name the status of most, or the two most frequent ones: `: NOT_FOUND, INTERNAL and others`."""
     first, *others = statuses
@@ -206,12 +198,11 @@ def _name_most(statuses: dict[str, int], failed: int) -> str:
     return f": {first}, {second} and others" if more else f": {first} and {second}"
 
 
-def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
+def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int]) -> Iterator[Evidence]:
     """Yield the last packets of some RPCs of each status."""
-    for name in list(statuses)[: limits.statuses]:
-        for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[: limits.examples]:
-            words = common.reset_words(tables, rows, int(place))
-            yield common.ended(tables, int(rows.rpc[place]), words)
+    for name in list(statuses)[:_STATUSES]:
+        for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[:FEW_EXAMPLES]:
+            yield common.ended(tables, int(rows.rpc[place]), common.reset_words(tables, rows, int(place)))
 
 
 _HINTS = {
@@ -230,12 +221,8 @@ def _explain_refused(tables: Tables, rows: Failed) -> str:
     refused = rows.where((rows.reset_by == 1) & (rows.reset_code == common.ERROR_CODES.index("REFUSED_STREAM")))
     if 2 * len(refused) <= len(rows):
         return ""
-    connections = tables.connections
-    connection = int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
-    limit, most = (
-        int(connections.peer_max_concurrent_streams[connection]),
-        int(connections.max_concurrent_rpcs[connection]),
-    )
+    c, connection = tables.connections, int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())
+    limit, most = int(c.peer_max_concurrent_streams[connection]), int(c.max_concurrent_rpcs[connection])
     client, server = host(tables, connection, 0), host(tables, connection, 1)
     words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
     if not 0 <= limit < most:

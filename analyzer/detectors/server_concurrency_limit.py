@@ -2,10 +2,12 @@
 
 What it finds
 -------------
-Servers with a small pool of threads, with a limit of their own (`max_workers`, an executor, a semaphore, a lock), or
-with one event loop that handlers block (asyncio). More calls are open than the server works on, so most of their time
-is a queue inside the server. The handler is not slow, and no HTTP/2 limit is reached. The report says how many calls it
-seems to work on, how long one takes, and how long they wait.
+Calls get slower the more of them are open, although a single call is fast. The server works on a small number of calls
+at once, and the others wait in a queue inside it.
+
+The limit may be a pool of threads, a setting (`max_workers`), an executor, a semaphore, a lock, or one event loop that
+handlers block (asyncio). No HTTP/2 limit is reached. The report says how many calls the server seems to work on, how
+long one takes, and how long they wait.
 
 How it is decided
 -----------------

@@ -72,7 +72,7 @@ from ..model.text import count
 from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import group_rows
 from . import _failures as common
-from . import _figures, _threads
+from . import _figures, _shared, _threads
 from ._shared import distinct, host, lower, milliseconds, name_hosts, names, quality_allows, rpc_time, share_of_time
 from ._software import recognise_proxy
 
@@ -117,8 +117,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
     unary_messages: float = 2.1
     """Messages per RPC up to which a method has one response per request (heuristic: two, and some rounding)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Peers(Struct, frozen=True, eq=False):
@@ -188,7 +186,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if slow and (lack := _threads.explain_lack(tables)):
         yield Skipped(ID, lack)
     elif slow:
-        yield _make_finding(tables, sorted(slow, key=lambda s: (s.lost_ns is None, -s.server_ns)), limits)
+        yield _make_finding(tables, sorted(slow, key=lambda s: (s.lost_ns is None, -s.server_ns)))
 
 
 def _may_be_long(method: Method, limits: Limits) -> bool:
@@ -219,7 +217,7 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
             return Skipped(ID, f"packets were lost or late, which may explain the late responses of {method.name}")
         if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
             return Skipped(ID, f"the network's queue may explain the late responses of {method.name}")
-        means = _measure_servers(tables, _find_examples(tables, slow, limits)[0])
+        means = _measure_servers(tables, _find_examples(tables, slow)[0])
         if means[0][0] < limits.of_tail * p99:
             return slow
         if peers := _compare_servers(tables, means, limits):
@@ -266,9 +264,9 @@ def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Li
     return _Peers(rows, mean, len(others), most, int((mean - most) * tables.connections.rpcs[rows].sum()))
 
 
-def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
     first = slow[0]
-    rows = _find_examples(tables, first, limits)
+    rows = _find_examples(tables, first)
     connections = tuple(
         int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
     )
@@ -371,12 +369,12 @@ def _is_same(tables: Tables, one: _Slow, other: _Slow) -> bool:
     return one.method.name is None and other.method.name is None and of[0] == of[1]
 
 
-def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
+def _find_examples(tables: Tables, slow: _Slow) -> Ints:
     """Find the longest RPCs of the method."""
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
     order = np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))
-    return mine[order][: limits.examples]
+    return mine[order][: _shared.EXAMPLES]
 
 
 def _show_rpcs(tables: Tables, rows: Ints) -> Iterator[Evidence]:

@@ -68,7 +68,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
-from ..tables import Mask, Tables
+from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _figures, _processes, _shared, _software, _threads, _turns
 
@@ -84,17 +84,8 @@ ABOUT = About(
 
 
 class Limits(_turns.GapLimits, frozen=True, eq=False):
-    callers: int = 6
-    """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
     critical_share: float = 0.5
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
-    request_ns: int = _turns.REQUEST_NS
-    """Silence per request from which it costs time (measured, see `REQUEST_NS`)."""
-    waiting_share: float = 0.5
-    """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
-    the client's library (heuristic: most of it)."""
-    gap_ns: int = _turns.GAP_NS
-    """Mean silence from which a timer is more likely (see `GAP_NS`)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -103,7 +94,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(rows):
         return
     turn = _turns.measure_turns(tables, rows)
-    held = _mark_idle_in_step(turn, limits)
+    held = _turns.mark_in_step(turn, limits)
     near = _turns.mark_measurable(tables, rows)
     if (held & ~near).any():
         yield Skipped(
@@ -113,7 +104,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     held[held] = _turns.mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
-    costly = _mark_costly(tables, turn, limits)
+    costly = _turns.mark_costly(tables, turn, limits)
     if (many & costly).any() and (reason := _processes.lacks_processors(tables, rows[many], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif (many & costly).any():
@@ -128,19 +119,10 @@ def find_losing(tables: Tables, limits: Limits) -> _turns.Rows:
     if not len(rows):
         return rows
     turn = _turns.measure_turns(tables, rows)
-    held = _mark_idle_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
-    held &= _mark_costly(tables, turn, limits)
+    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
+    held &= _turns.mark_costly(tables, turn, limits)
     rows = rows[held & (turn.callers >= limits.callers)]
     return rows[_turns.mark_alone(tables, rows)]
-
-
-def _mark_idle_in_step(turn: _turns.Turn, limits: Limits) -> Mask:
-    return (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
-
-
-def _mark_costly(tables: Tables, turn: _turns.Turn, limits: Limits) -> Mask:
-    costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
-    return costly & ~_turns.mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) -> Finding:
@@ -152,19 +134,20 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     client = _shared.host(tables, worst, 0)
     remedies = _list_remedies(_shared.implementation(tables, worst, 0))
     spent = _threads.read_idle(tables, rows)
+    near = tables.connections.near_client_rtt_ns[rows]  # its round trip is the uncertainty of gaps
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
         severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
-            "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
+            "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", _shared.quality_allows(tables)
         ),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
+        evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=_explain(tables, turn, seen, client)
         + ("" if costs else _explain_info(tables, turn, limits))
         + _threads.explain_idle(spent),
@@ -180,12 +163,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
-
-
-def _is_near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:
-    """Check whether the gaps are much longer than the round trip between capture and client, their uncertainty."""
-    near = tables.connections.near_client_rtt_ns[rows]
-    return bool(((near >= 0) & (near * 5 <= gap_ns)).all())
 
 
 def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:

@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-Connections whose first RPC began right after a long set-up, and the step that took the time: DNS lookups, earlier
-attempts that failed with the back-off between them, SYNs that were retransmitted, the TLS handshake, or a server that
-sent its SETTINGS late. The time of an RPC begins with its first packet, so no RPC's duration shows this time.
+The first call on a new connection is slow for its caller, and its time on the wire does not show it. The set-up of the
+connection took long: DNS lookups, earlier attempts that failed with the back-off between them, SYNs that were
+retransmitted, the TLS handshake, or a server that sent its SETTINGS late.
+
+The time of an RPC begins with its first packet. The report says which step took the time.
 
 How it is decided
 -----------------
@@ -49,19 +51,15 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _attempts, _figures, _lookups
-from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
+from . import _attempts, _lookups, _shared
+from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
 ABOUT = About(
-    example="recorded/wild/connect-syn-retry.pcap.zst",
-    figure=_figures.nothing_seen,
-    whole_connections=True,
-    without_rpcs=True,
-    precedence=1,
+    example="recorded/wild/connect-syn-retry.pcap.zst", whole_connections=True, without_rpcs=True, precedence=1
 )
 
 
@@ -78,8 +76,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share (heuristic: nearly all time), when RPCs are many enough."""
     critical_connections: int = 20
     """Fewest connections for critical (heuristic: as connection-churn)."""
-    examples: int = 3
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Step(Struct, frozen=True, eq=False):
@@ -216,8 +212,8 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
         "syn",
         syn_ns,
         f"the SYN was sent {syns:,} times, for {milliseconds(syn_ns)}, until the server answered",
-        Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first SYN of connection {row}"),
-        Evidence(int(s.syn_ack_packet[row]), int(s.syn_ack_time_ns[row]), "SYN-ACK"),
+        show_packet(c, "first_packet", row, f"first SYN of connection {row}"),
+        show_packet(s, "syn_ack_packet", row, "SYN-ACK"),
     )
     hello_ns = int(c.tls_server_hello_ns[row])
     yield _Step(
@@ -258,12 +254,13 @@ def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _att
         kind,
         lost,
         f"{before} ({where} {said}), and {again} {milliseconds(lost)} after the first SYN",
-        Evidence(
-            int(c.first_packet[failed[0]]),
-            int(c.first_time_ns[failed[0]]),
+        show_packet(
+            c,
+            "first_packet",
+            failed[0],
             f"SYN of {tables.client(attempts[0])} to {tables.server(attempts[0])}, which {said}",
         ),
-        Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of connection {row}"),
+        show_packet(c, "first_packet", row, f"SYN of connection {row}"),
     )
 
 
@@ -278,7 +275,7 @@ def _list_lookups(tables: Tables, chain: _lookups.Chain | None) -> Iterator[_Ste
         chain.end_ns - chain.begin_ns,
         f"DNS lookups took {milliseconds(chain.end_ns - chain.begin_ns)} before the first SYN: "
         f"{_lookups.sum_up(tables, chain)}",
-        Evidence(int(asked.packet[first]), int(asked.time_ns[first]), f"DNS question for {name}"),
+        show_packet(asked, "packet", first, f"DNS question for {name}"),
         _lookups.show_end(tables, last),
     )
 
@@ -295,11 +292,13 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
     waited = "may have waited" if worst.rpc < 0 else "waited"
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
+    grave = severity(share, limits.warning_share, limits.critical_share)
+    unread = any(slow.rpc < 0 for slow in found)
     return Finding(
         id=ID,
         title=f"{count(len(found), 'connection')} set up {median} late: {CAUSES[kind]}",
-        severity=_rate_severity(share, len(found), limits),
-        confidence=_rate_confidence(tables, found),
+        severity="warning" if grave == "critical" and len(found) < limits.critical_connections else grave,
+        confidence=lower("low" if unread else "high", quality_allows(tables)),
         scope=Scope(tuple(rows), methods_of_connections(tables, rows)),
         metrics={
             "connections": len(found),
@@ -309,7 +308,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             "delay_share_of_delay_and_rpc_time": round(share, 5),
             **{f"{name}_connections": number for name, number in sorted(kinds.items())},
         },
-        evidence=tuple(_show(tables, shown[: limits.examples])),
+        evidence=tuple(_show(tables, shown[: _shared.EXAMPLES])),
         explanation=(
             f"{many} before the first RPC. On connection {worst.connection} ({ends}) "
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"
@@ -321,16 +320,6 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             f"{ADVICE[kind]}."
         ),
     )
-
-
-def _rate_severity(share: float, connections: int, limits: Limits) -> Severity:
-    grave = severity(share, limits.warning_share, limits.critical_share)
-    return "warning" if grave == "critical" and connections < limits.critical_connections else grave
-
-
-def _rate_confidence(tables: Tables, found: Iterable[_Slow]) -> Confidence:
-    unread = any(slow.rpc < 0 for slow in found)
-    return lower("low" if unread else "high", quality_allows(tables))
 
 
 def _say_first(tables: Tables, slow: _Slow) -> str:

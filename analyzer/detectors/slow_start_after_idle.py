@@ -67,26 +67,18 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "slow-start-after-idle"
-ABOUT = About(
-    example="recorded/rtt205-go-16000.pcap",
-    figure=_figures.blocked_time("congestion_window"),
-)
-
-INITIAL_SEGMENTS = 10
-"""Linux's initial congestion window (TCP_INIT_CWND, include/net/tcp.h; RFC 6928)."""
+ABOUT = About(example="recorded/rtt205-go-16000.pcap", figure=_figures.blocked_time("congestion_window"))
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-class Limits(_stalls.TimeLimits, frozen=True, eq=False):
-    examples: int = 3
-    """Bursts shown as evidence (heuristic: enough to see a pattern)."""
+Limits = _stalls.TimeLimits
 
 
 class _Burst(Struct, frozen=True, eq=False):
@@ -181,16 +173,13 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
     lost = total_ns(waits.duration_ns[lost_rows])
-    all_time = _shared.rpc_time(tables)
-    share = lost / all_time if all_time else 0.0
-    connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
+    share = _shared.share_of_time(tables, lost)
     whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
     example = _format_figures(tables, bursts[0])
     each = _shared.milliseconds(lost / len(bursts))
     hosts = name_hosts(tables, first_rows)
     rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
     restarts = "restarts its" if len(hosts) == 1 else "restart their"
-    metrics = _measure(tables, first_rows, lost_rows)
     return Finding(
         id=ID,
         title=(
@@ -202,11 +191,11 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
             "medium" if any(burst.small for burst in bursts) or not whole else "high",
             _stalls.rate_confidence(tables, first_rows),
         ),
-        scope=Scope(connections, _stalls.find_scope(tables, first_rows).methods),
+        scope=_stalls.find_scope(tables, first_rows),
         lost_ns=lost,
         share=share,
-        metrics=metrics,
-        evidence=tuple(e for burst in bursts[: limits.examples] for e in _show_burst(tables, burst)),
+        metrics=_measure(tables, first_rows, lost_rows),
+        evidence=tuple(e for burst in bursts[: _shared.EXAMPLES] for e in _show_burst(tables, burst)),
         explanation=_explain(example, len(bursts), each, hosts),
         remedies=list_remedies(" and ".join(hosts)),
         references=(

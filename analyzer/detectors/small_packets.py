@@ -82,13 +82,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
-    streams: int = 16
-    """Fewest streams open at once (heuristic: fewer seldom have messages ready together)."""
-    messages_per_stream: int = 5
-    """Fewest messages of a long stream (heuristic: a unary call has one)."""
-    stream_interval_ns: int = 50_000_000
-    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
+class Limits(_control.SlowStreamLimits, frozen=True, eq=False):
     messages_per_second: float = 200.0
     """Fewest messages per second of a direction (heuristic: one each 5 ms, two in an interval of 10 ms)."""
     messages_per_packet: float = 4.0
@@ -143,7 +137,7 @@ def _compare_with_needed(tables: Tables, limits: Limits) -> _Wasted:
     small &= _mark_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
-    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = _control.mark_slow_streams(tables, limits)
     spread = small & np.repeat(slow, 2) & (packets >= limits.packets)
     spread &= messages < limits.messages_per_packet * d.message_packets
     seconds = (d.last_message_time_ns - d.first_message_time_ns) / 1e9
@@ -163,8 +157,7 @@ def _mark_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
     frames = d.header_frames + d.data_frames + d.window_updates + d.pings + d.ping_acks + d.settings
     known = d.message_bytes + d.header_block_bytes + 5 * d.messages + 9 * frames + 8 * (d.pings + d.ping_acks)
     lacks = np.repeat(tables.connections.missing_bytes > 0, 2)
-    is_read: Mask = ~lacks | (known >= (1 - limits.unread) * sent)
-    return is_read
+    return np.asarray(~lacks | (known >= (1 - limits.unread) * sent))
 
 
 def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
@@ -176,6 +169,7 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     connections = _shared.distinct(guilty // 2).tolist()
     spread = float(wasted.spread[worst]) >= float(wasted.cut[worst])
     packets, needed = int(d.payload_packets[worst]), int(wasted.needed[worst])
+    metrics = _measure(tables, wasted, worst, len(connections))
     reason = "messages of many streams are sent one by one" if spread else "messages are written in pieces"
     return Finding(
         id=ID,
@@ -183,9 +177,9 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
         severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
         confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
-        metrics=_measure(tables, wasted, worst, len(connections)),
+        metrics=metrics,
         evidence=tuple(_show_packets(tables, worst)),
-        explanation=_explain(tables, worst, needed, spread=spread),
+        explanation=_explain(tables, worst, metrics, spread=spread),
         remedies=_list_remedies(_shared.implementation(tables, row, worst % 2)),
         references=(
             "https://ably.com/blog/grpc-stream-performance",
@@ -201,14 +195,12 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
 
 def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> dict[str, int | float | str]:
     d, row = tables.directions, worst // 2
-    payload, control = (
-        int(_control.sum_directions(d.payload_packets)[row]),
-        int(_control.sum_directions(d.control_packets)[row]),
-    )
-    messages = int(_control.sum_directions(d.messages)[row])
+    payload, control = _control.sum_both(d.payload_packets, row), _control.sum_both(d.control_packets, row)
+    messages = _control.sum_both(d.messages, row)
     sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
     seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
     mss = int((tables.connections.mss_client, tables.connections.mss_server)[worst % 2][row])
+    frames = sum(_control.sum_both(column, row) for column in (d.pings, d.ping_acks, d.window_updates, d.settings))
     return {
         "connections": connections,
         "sender": DIRECTIONS[worst % 2],
@@ -223,8 +215,8 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "payload_bytes_per_packet": round(sent / max(int(d.payload_packets[worst]), 1), 1),
         "mss": mss,
         "data_frames_per_packet": round(int(d.data_frames[worst]) / max(int(d.message_packets[worst]), 1), 2),
-        "estimator_pings": int(_control.sum_directions(d.bdp_pings)[row]),
-        "control_frames_per_data_frame": round(_count_control_frames(tables, row), 3),
+        "estimator_pings": _control.sum_both(d.bdp_pings, row),
+        "control_frames_per_data_frame": round(frames / max(_control.sum_both(d.data_frames, row), 1), 3),
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
         "busy_intervals_10ms": int(d.busy_intervals[worst]),
@@ -232,42 +224,27 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
     }
 
 
-def _count_control_frames(tables: Tables, row: int) -> float:
-    """Count PING, WINDOW_UPDATE and SETTINGS frames per DATA frame of a connection."""
-    d = tables.directions
-    frames = sum(
-        int(_control.sum_directions(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings)
-    )
-    return frames / max(int(_control.sum_directions(d.data_frames)[row]), 1)
-
-
-def _explain(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
-    d, row = tables.directions, worst // 2
-    m = _measure(tables, _Wasted(np.zeros(worst + 1), np.zeros(worst + 1), np.full(worst + 1, needed)), worst, 1)
-    sender = _shared.host(tables, row, worst % 2)
+def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spread: bool) -> str:
+    sender = _shared.host(tables, worst // 2, worst % 2)
     segment = f" (a full segment holds {int(m['mss']):,})" if int(m["mss"]) > 0 else ""
     head = (
-        f"{sender} sent {int(d.messages[worst]):,} messages on {m['streams']} streams in {m['packets_sent']:,} "
-        f"packets of {m['payload_bytes_per_packet']} bytes on average{segment}, "
+        f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {count(int(m['streams']), 'stream')} in "
+        f"{m['packets_sent']:,} packets of {m['payload_bytes_per_packet']} bytes on average{segment}, "
         f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet with any. "
     )
     reason = (
         "They are spread over time: each stream sends seldom, but together they send "
         f"{float(m['messages_per_s']):,.0f} messages a second in {m['busy_intervals_10ms']:,} of "
-        f"{m['intervals_10ms']:,} intervals of 10 ms. Gathered within these intervals they would need {needed:,} "
-        "packets. "
+        f"{m['intervals_10ms']:,} intervals of 10 ms. Gathered within these intervals they would need "
+        f"{m['packets_needed']:,} packets. "
         if spread
-        else f"Messages, headers and full segments would need {needed:,} packets: messages are cut up. "
+        else f"Messages, headers and full segments would need {m['packets_needed']:,} packets: messages are cut up. "
     )
+    probes = f" {count(int(m['estimator_pings']), 'PING')} are BDP probes." if m["estimator_pings"] else ""
     return (
-        head
-        + reason
-        + (
-            f"{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both directions carry "
-            f"PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such frames for "
-            f"each DATA frame. {m['estimator_pings']:,} PINGs are BDP probes. This costs load at both ends, not time "
-            "on the wire."
-        )
+        f"{head}{reason}{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both "
+        f"directions carry PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such "
+        f"frames for each DATA frame.{probes} This costs load at both ends, not time on the wire."
     )
 
 
@@ -281,7 +258,7 @@ def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
         what = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that end messages"
         yield Evidence(first, begin, what)
         yield Evidence(last, end, "the last of them")
-    packets, messages = (int(_control.sum_directions(column)[row]) for column in (d.payload_packets, d.messages))
+    packets, messages = _control.sum_both(d.payload_packets, row), _control.sum_both(d.messages, row)
     counted = f"from here on {packets:,} packets carry {messages:,} messages, both directions"
     yield from _control.show_span(tables, row, counted)
 

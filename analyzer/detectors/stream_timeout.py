@@ -2,9 +2,11 @@
 
 What it finds
 -------------
-RPCs that failed after the same silence, or after the same duration, though they ended at different moments. A timer of
-the server or of a proxy ends streams like that: nginx's `grpc_read_timeout`, HAProxy's `timeout server`, Envoy's
-`stream_idle_timeout` and route timeout. The report gives the time, how equal it is, and the settings with that default.
+RPCs fail after the same duration, or after the same silence, though they began at different moments. A timer of the
+server or of a proxy ends them: nginx's `grpc_read_timeout`, HAProxy's `timeout server`, Envoy's `stream_idle_timeout`
+and route timeout.
+
+The report gives the time, how equal it is, and the settings with that default.
 
 How it is decided
 -----------------
@@ -50,17 +52,12 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Mask, Tables
 from . import _failures as common
-from . import _figures, _software, _timers
+from . import _software, _timers
 from ._failures import Failed
-from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows
+from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows
 
 ID = "stream-timeout"
-ABOUT = About(
-    example="recorded/wild/haproxy-streamtimeout.pcap.zst",
-    figure=_figures.nothing_seen,
-    precedence=3,
-    weight="ended_share",
-)
+ABOUT = About(example="recorded/wild/haproxy-streamtimeout.pcap.zst", precedence=3, weight="ended_share")
 
 
 class Limits(common.Rates, frozen=True, eq=False):
@@ -82,8 +79,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
-    examples: int = 3
-    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Timed(Struct, frozen=True, eq=False):
@@ -125,8 +120,7 @@ def _ended_silence(tables: Tables, rows: Failed) -> Mask:
     last, error = tables.rpcs.last_packet[rows.rpc], failures.headers_packet[rows.row]
     # what follows an HTTP error, as its page, is part of the end
     end = np.where(common.refused(rows) & (error > 0), error, last)
-    ended: Mask = failures.silence_to_packet[rows.row] >= end
-    return ended
+    return np.asarray(failures.silence_to_packet[rows.row] >= end)
 
 
 def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
@@ -137,8 +131,7 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
-    broken: Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
-    return broken
+    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end)))
 
 
 TIMEOUTS = (408, 504)
@@ -195,7 +188,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
-        severity=common.severity_of_count(len(rows), everything, limits.rpcs, limits),
+        severity=common.severity_of_count(len(rows), everything, limits),
         confidence=lower("medium" if sent else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
@@ -210,7 +203,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             "time_max_ns": int(timed.times_ns.max()),
             "ended_by_method": common.listed(common.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_show(tables, rows, timed, limits)),
+        evidence=tuple(_show(tables, rows, timed)),
         explanation=(
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(span)}: {len(rows):,} of the {timed.of:,} "
             "that were broken off. They ended at different moments, so a timer of that end, or of a host behind it, "
@@ -236,9 +229,9 @@ def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Rem
     return _timers.list_timers(timed.measures, median, software)
 
 
-def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
     rpcs, failures = tables.rpcs, tables.failures
-    for place in range(min(limits.examples, len(rows))):
+    for place in range(min(EXAMPLES, len(rows))):
         rpc, row = int(rows.rpc[place]), int(rows.row[place])
         yield common.began(tables, rpc)
         before = int(failures.silence_from_packet[row])

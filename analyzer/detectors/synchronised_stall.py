@@ -106,8 +106,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Rayleigh's statistic of the ends' phases in the period of a CPU quota (random phases reach it in 1 of 150)."""
     quota_periods: int = 5
     """Shortest interval in such periods from which it is none (heuristic: a quota that is used up is so soon again)."""
-    examples: int = 3
-    """Stalls shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Stalls(Struct, frozen=True, eq=False):
@@ -295,7 +293,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
             **(spent.make_metrics() if spent else {}),
         },
-        evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show_stall(tables, row)),
+        evidence=tuple(item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_stall(tables, row)),
         explanation=_explain(tables, stalls, who, period, spent),
         remedies=_list_remedies(who),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),

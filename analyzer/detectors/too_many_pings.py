@@ -50,13 +50,13 @@ from msgspec import Struct
 from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
-from . import _figures
-from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
+from . import _figures, _shared
+from ._failures import LossLimits, are_many_lost, seen_first
+from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows, show_packet
 from ._software import recognise_end
 
 ID = "too-many-pings"
@@ -67,18 +67,13 @@ def _write_figure(analysis: Analysis) -> str:
     return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
 
 
-ABOUT = About(
-    example="recorded/too-many-pings.pcap",
-    figure=_write_figure,
-    precedence=1,
-    whole_connections=True,
-)
+ABOUT = About(example="recorded/too-many-pings.pcap", figure=_write_figure, precedence=1, whole_connections=True)
 
 ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(LossLimits, frozen=True, eq=False):
     strikes: int = 2
     """Strikes that a server forgives (gRFC A8 and grpc-go's maxPingStrikes: the third one closes)."""
     permitted_ns: int = 300_000_000_000
@@ -87,12 +82,6 @@ class Limits(Struct, frozen=True, eq=False):
     """The same without open RPCs (gRFC A8: 2 hours)."""
     critical_closes: int = 3
     """Critical from this many closed connections (heuristic: the client keeps its setting)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs open at the GOAWAYs (heuristic: one call in ten)."""
-    few: int = 3
-    """Fewer open RPCs are not critical by their share (heuristic: one or two show no pattern)."""
-    examples: int = 2
-    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Trip(Struct, frozen=True, eq=False):
@@ -158,24 +147,27 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
     closed = [trip for trip in trips if trip.goaway >= 0]
     connections = tuple(trip.connection for trip in trips)
     client = name_hosts(tables, connections, 0)
-    words, purpose = _describe(tables, trips[0], limits), _find_purpose(tables, trips)
+    counts = Counter(int(tables.pings.purpose[row]) for trip in trips for row in trip.pings)
+    words, purpose = _describe(tables, trips[0], limits), _core.PING_PURPOSES[counts.most_common(1)[0][0]]
     happened = f"{_describe_pings(tables, trips[0])}; {_describe_end(tables, trips[0])}"
     if len(trips) > 1:
         words += f" {count(len(trips) - 1, 'more connection')} went the same way."
         happened += f", and {count(len(trips) - 1, 'more connection')}"
     title = (
-        f"{len(closed):,} connections were closed for too many PINGs"
+        f"{count(len(closed), 'connection')} {'was' if len(closed) == 1 else 'were'} closed for too many PINGs"
         if closed
         else f"On {count(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
     )
+    strikes = tables.pings.strikes
+    agrees = all(trip.goaway >= 0 and int(strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
     return Finding(
         id=ID,
-        title=title if len(trips) > 1 else title.replace("1 connections were", "1 connection was"),
+        title=title,
         severity=_rate_severity(tables, closed, limits),
-        confidence=_rate_confidence(tables, trips, limits),
+        confidence=quality_allows(tables) if agrees else "medium",
         scope=Scope(connections, methods_of_connections(tables, connections)),
         metrics=_measure(tables, trips, purpose),
-        evidence=tuple(e for trip in trips[: limits.examples] for e in _show_pings(tables, trip)),
+        evidence=tuple(e for trip in trips[: _shared.FEW_EXAMPLES] for e in _show_pings(tables, trip)),
         explanation=words + _describe_consequence(tables, closed),
         remedies=_list_remedies(tables, connections, purpose),
         references=("gRFC A8", "grpc/grpc doc/keepalive.md", "https://github.com/grpc/grpc-go/issues/1882"),
@@ -191,25 +183,13 @@ def _rate_severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Sever
     if not closed:
         return "info"
     lost = _count_open_rpcs(tables, closed)
-    many = lost >= limits.few and lost >= limits.critical_share * tables.rpc_count
+    many = are_many_lost(lost, tables.rpc_count, limits)
     return "critical" if many or len(closed) >= limits.critical_closes else "warning"
 
 
 def _count_open_rpcs(tables: Tables, closed: list[_Trip]) -> int:
     """Count the RPCs that were open when the GOAWAY arrived."""
     return int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
-
-
-def _rate_confidence(tables: Tables, trips: list[_Trip], limits: Limits) -> Confidence:
-    """Rate the confidence: high where the GOAWAY and the count by the default policy agree."""
-    pings = tables.pings
-    agrees = all(trip.goaway >= 0 and int(pings.strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
-    return quality_allows(tables) if agrees else "medium"
-
-
-def _find_purpose(tables: Tables, trips: list[_Trip]) -> str:
-    counts = Counter(int(tables.pings.purpose[row]) for trip in trips for row in trip.pings)
-    return str(_core.PING_PURPOSES[counts.most_common(1)[0][0]])
 
 
 def _measure_intervals(tables: Tables, trip: _Trip) -> Ints:
@@ -278,11 +258,7 @@ def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
         before = time
     if trip.goaway >= 0:
         goaways, row = tables.goaways, trip.goaway
-        yield Evidence(
-            int(goaways.packet[row]),
-            int(goaways.time_ns[row]),
-            "GOAWAY ENHANCE_YOUR_CALM too_many_pings from the server",
-        )
+        yield show_packet(goaways, "packet", row, "GOAWAY ENHANCE_YOUR_CALM too_many_pings from the server")
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tuple[Remedy, ...]:

@@ -64,12 +64,6 @@ ABOUT = About(
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
-    told_packets: int = 100
-    """Reported from this many WINDOW_UPDATE packets (heuristic: fewer show no pattern)."""
-    packets: int = 500
-    """Fewest WINDOW_UPDATE packets of a storm (heuristic: as for `ping-storm`)."""
-    per_second: float = 200.0
-    """Fewest WINDOW_UPDATE packets per second of a storm (heuristic: as for `ping-storm`)."""
     share: float = 0.4
     """Share of all packets with payload (a BDP estimator reaches a third; one per DATA packet makes half)."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
+from msgspec.structs import replace
 
 from ..detectors._software import recognise_proxy
 from ..model.analysis import Hop, Quantiles
@@ -14,7 +14,7 @@ from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import PAUSE_NS, Tables
 from ..tables.grouping import take_rows
 from .dividing import Held, Messages
-from .faults import Ends, Fault, compare_ends, list_faults
+from .faults import Fault, compare_ends, list_faults
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
 _PACES = 10
@@ -25,20 +25,6 @@ _MOST = 0.5
 """Share of the calls above which the verdict speaks of all calls (heuristic: the majority)."""
 
 
-class _Counts(Struct, frozen=True):
-    """Numbers of calls, by what happened to them; see `Hop`."""
-
-    whole_requests: int
-    whole_responses: int
-    calls_per_second: float | None
-    retried: int
-    failed_attempts: int
-    resets_not_passed_on: int
-    answers_lost: int
-    failed_behind: int
-    statuses_changed: int
-
-
 def describe_hop(
     tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages
 ) -> tuple[Hop, tuple[Fault, ...]]:
@@ -47,7 +33,6 @@ def describe_hop(
     sure = take_rows(held, how != AMBIGUOUS)
     ends = rpcs.start_time_ns + rpcs.duration_ns
     compared = compare_ends(tables, sure, joined)
-    counts = _count(tables, sure, compared)
     times = [
         make_quantiles(quantiles_of(column))
         for column in (
@@ -77,13 +62,24 @@ def describe_hop(
         held_ns=whole,
         held_up_ns=times[2],
         held_down_ns=times[3],
-        **{name: getattr(counts, name) for name in _Counts.__struct_fields__},
-        text=" ".join((first, *_say_counts(counts, len(sure.front)), *(fault.text for fault in faults))),
-        verdict=_say_retries(names[0], sure, whole) or _say_verdict(first, counts, sure),
+        whole_requests=int(((sure.sending_ns >= PAUSE_NS) & sure.waited_for_end).sum()),
+        whole_responses=int((sure.answering_ns >= PAUSE_NS).sum()),
+        calls_per_second=_find_pace(tables, sure),
+        retried=int((sure.legs > 1).sum()),
+        failed_attempts=len(compared.attempts),
+        resets_not_passed_on=int(compared.went_on.sum()),
+        answers_lost=int(compared.lost.sum()),
+        failed_behind=int(compared.same.sum()),
+        statuses_changed=int(compared.changed.sum()),
+        text="",
+        verdict="",
         evidence=(*evidence, *(item for fault in faults for item in fault.evidence)),
-        remedies=tuple(_list_remedies(tables, proxy, counts, len(sure.front))),
+        remedies=(),
     )
-    return hop, faults
+    text = " ".join((first, *_say_counts(hop, len(sure.front)), *(fault.text for fault in faults)))
+    verdict = _say_retries(names[0], sure, whole) or _say_verdict(first, hop, sure)
+    remedies = tuple(_list_remedies(tables, proxy, hop, len(sure.front)))
+    return replace(hop, text=text, verdict=verdict, remedies=remedies), faults
 
 
 def note_hop(tables: Tables, hop: Hop) -> str:
@@ -99,20 +95,6 @@ def note_hop(tables: Tables, hop: Hop) -> str:
     return (
         f"{hop.proxy} is a proxy: {hop.calls:,} of its {count(legs[0], 'RPC')} are joined with the "
         f"{count(legs[1], 'RPC')} to {hop.server} ({said}), so each call is counted once"
-    )
-
-
-def _count(tables: Tables, held: Held, ends: Ends) -> _Counts:
-    return _Counts(
-        whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
-        whole_responses=int((held.answering_ns >= PAUSE_NS).sum()),
-        calls_per_second=_find_pace(tables, held),
-        retried=int((held.legs > 1).sum()),
-        failed_attempts=len(ends.attempts),
-        resets_not_passed_on=int(ends.went_on.sum()),
-        answers_lost=int(ends.lost.sum()),
-        failed_behind=int(ends.same.sum()),
-        statuses_changed=int(ends.changed.sum()),
     )
 
 
@@ -171,23 +153,23 @@ def _say_mean(proxy: str, held_ns: int, calls: int) -> str:
     )
 
 
-def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
-    if counts.whole_requests:
+def _say_counts(hop: Hop, calls: int) -> Iterator[str]:
+    if hop.whole_requests:
         yield (
-            f"It waited for the whole request of {count(counts.whole_requests, 'call')}: it passed the first message "
+            f"It waited for the whole request of {count(hop.whole_requests, 'call')}: it passed the first message "
             "on after the client had ended the request."
         )
-    if counts.whole_responses:
+    if hop.whole_responses:
         yield (
-            f"It waited for the whole response of {count(counts.whole_responses, 'call')}: it passed the first message "
+            f"It waited for the whole response of {count(hop.whole_responses, 'call')}: it passed the first message "
             "on after the server had sent the last one."
         )
-    if counts.calls_per_second:
-        yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
-    if counts.retried:
-        yield f"It retried {count(counts.retried, 'call')} on its own."
-    if counts.failed_behind:
-        yield f"{count(counts.failed_behind, 'call')} of {calls:,} failed with the status of the server behind."
+    if hop.calls_per_second:
+        yield f"It passed on {hop.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
+    if hop.retried:
+        yield f"It retried {count(hop.retried, 'call')} on its own."
+    if hop.failed_behind:
+        yield f"{count(hop.failed_behind, 'call')} of {calls:,} failed with the status of the server behind."
 
 
 def _say_retries(proxy: str, held: Held, whole_ns: int) -> str:
@@ -200,14 +182,14 @@ def _say_retries(proxy: str, held: Held, whole_ns: int) -> str:
     return f"The proxy {proxy} held calls for {duration(time)} while it retried {calls}: look for why attempts failed."
 
 
-def _say_verdict(first: str, counts: _Counts, held: Held) -> str:
+def _say_verdict(first: str, hop: Hop, held: Held) -> str:
     calls = len(held.front)
-    if counts.whole_requests > _MOST * calls:
+    if hop.whole_requests > _MOST * calls:
         return f"{first} It waits for whole requests: switch that buffer off.{_say_sent(held)}"
-    if counts.whole_responses > _MOST * calls:
+    if hop.whole_responses > _MOST * calls:
         return f"{first} It waits for whole responses: switch that buffer off."
-    if counts.calls_per_second:
-        return f"{first} It passes on {counts.calls_per_second:,.0f} calls per second: look for a rate limit."
+    if hop.calls_per_second:
+        return f"{first} It passes on {hop.calls_per_second:,.0f} calls per second: look for a rate limit."
     return f"{first} Look for its queues, limits and filters."
 
 
@@ -220,12 +202,12 @@ def _say_sent(held: Held) -> str:
     return f" Calls may last as long then: the client sends for {sent}."
 
 
-def _list_remedies(tables: Tables, proxy: Proxy, counts: _Counts, calls: int) -> Iterator[Remedy]:
+def _list_remedies(tables: Tables, proxy: Proxy, hop: Hop, calls: int) -> Iterator[Remedy]:
     """List the settings of the proxy that fit what the packets show."""
     software = recognise_proxy(tables, proxy.front.tolist())
-    if counts.whole_requests > _MOST * calls and software in _BUFFERS:
+    if hop.whole_requests > _MOST * calls and software in _BUFFERS:
         yield Remedy(software, *_BUFFERS[software])
-    if counts.calls_per_second and software in _LIMITS:
+    if hop.calls_per_second and software in _LIMITS:
         yield Remedy(software, *_LIMITS[software])
 
 
@@ -234,7 +216,5 @@ _BUFFERS = {
     "envoy": ("remove envoy.filters.http.buffer", "passes each message on at once; it bounds the size of requests"),
 }
 """Settings that make a proxy wait for whole requests (configuration manual of HAProxy 2.6; documentation of Envoy)."""
-_LIMITS = {
-    "nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate"),
-}
+_LIMITS = {"nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate")}
 """Settings that make a proxy delay requests to a rate: nginx's ngx_http_limit_req_module."""

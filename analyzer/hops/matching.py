@@ -81,8 +81,7 @@ class _Legs:
         inside &= (self.end[back] <= self.end[front]) | self.cut[front]
         traces = self.trace[front], self.trace[back]
         inside &= (traces[0] == traces[1]) | (traces[0] == 0) | (traces[1] == 0)
-        found: Mask = inside & (self.attempt[front] == self.attempt[back])
-        return found
+        return np.asarray(inside & (self.attempt[front] == self.attempt[back]))
 
     @cached_property
     def cells(self) -> list[tuple[int, int, bool, int, int]]:

@@ -8,16 +8,7 @@ import numpy as np
 from .. import _core
 from ..model.analysis import Quantiles
 from ..model.budget import named
-from ..model.client import (
-    BACKOFF,
-    DELIVERY,
-    QUEUE,
-    ClientFacts,
-    ClientJoined,
-    ClientQueue,
-    ClientSource,
-    ClockBounds,
-)
+from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, ClientJoined, ClientQueue, ClientSource, ClockBounds
 from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns, totals_ns

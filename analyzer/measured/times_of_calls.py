@@ -36,7 +36,8 @@ def divide(joined: Joined) -> CallTimes:
     for one in np.flatnonzero(attempts > 1).tolist():
         last_end[one] = wire.end[rows[one]].max()
         ended[one] = wire.ended[rows[one]].all()
-        between[one] = _measure_gaps(wire.start[rows[one]], wire.end[rows[one]])
+        done = np.maximum.accumulate(wire.end[rows[one]])[:-1]
+        between[one] = int(np.maximum(wire.start[rows[one]][1:] - done, 0).sum())
     begun = np.maximum(wire.start[first], start)
     until = np.maximum(np.minimum(last_end, end), begun)
     return CallTimes(
@@ -51,12 +52,6 @@ def divide(joined: Joined) -> CallTimes:
     )
 
 
-def _measure_gaps(start: Ints, end: Ints) -> int:
-    """Measure the time between the first start and the last end in which no interval is open."""
-    done = np.maximum.accumulate(end)[:-1]
-    return int(np.maximum(start[1:] - done, 0).sum())
-
-
 class Opening(Struct, eq=False):
     """Cumulated time for which a connection had as many streams open as its server allows, by time `at`."""
 
@@ -67,8 +62,7 @@ class Opening(Struct, eq=False):
         """Measure this time in each interval, in nanoseconds."""
         times = self.at - self.at[0]
         before, after = (np.interp(ends - self.at[0], times, self.full) for ends in (since, until))
-        found: Ints = np.maximum(np.rint(after - before), 0).astype(np.int64)
-        return found
+        return np.asarray(np.maximum(np.rint(after - before), 0).astype(np.int64))
 
 
 def measure_full(tables: Tables, joined: Joined, connection: int, limit: int) -> Opening | None:

@@ -14,7 +14,7 @@ class About(Struct, frozen=True, eq=False):
 
     example: str
     """The capture in fixtures/ whose finding its page shows."""
-    figure: Callable[[Analysis], str]
+    figure: Callable[[Analysis], str] = lambda _: "no packets that show it"
     """Writes the figure that contradicts the finding when the detector finds nothing, as Markdown."""
     caused_by: tuple[str, ...] = ()
     """Findings of which this one is part when both are on one connection; the most likely first."""

@@ -1,5 +1,6 @@
 """Make tables of some of the RPCs: others have no rows, and all connections keep their numbers."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,31 +11,8 @@ from msgspec.structs import replace
 from .. import _core
 from ..decode.disk_columns import gathered
 from ..summary.figures import COUNTS
-from ..tables import (
-    BEGUN_BEFORE,
-    Before,
-    Closings,
-    Connections,
-    Delays,
-    Goaways,
-    IcmpErrors,
-    Idles,
-    Ints,
-    Mask,
-    Method,
-    OpenRpcs,
-    Pings,
-    Processes,
-    Repeats,
-    Rpcs,
-    Stalls,
-    Tables,
-    Unanswered,
-    Undelivered,
-    Waits,
-)
+from ..tables import BEGUN_BEFORE, Before, Connections, Ints, Mask, Method, Processes, Rpcs, Tables
 from ..tables.grouping import take_rows
-from ..tables.processes import Acts
 from .reading import BITS, Read, streams_of
 
 _OTHER = 3
@@ -61,8 +39,12 @@ _COUNTS = (
 )
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
+_OF_CONNECTIONS = ("idles", "stalls", "closings", "unanswered", "undelivered", "icmp_errors", "pings", "goaways")
+"""Tables whose rows are of a connection, not of an RPC."""
+_OF_STREAMS = ("open_rpcs", "delays", "repeats")
+"""Tables whose rows are of an RPC by its stream."""
+
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Closings, IcmpErrors, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
 
 
 def part(
@@ -78,9 +60,7 @@ def part(
     rpc_budgets = gathered(tables.rpc_budgets, rows)
     np.add.at(connection_budgets, rpcs.connection.astype(np.int64), rpc_budgets)
     twice, asked = np.repeat(on, 2), on[tables.other_requests.connection]
-    measured = tables.measured and type(tables.measured)(
-        tables.measured.stops[waits], tables.measured.before_idle[waits]
-    )
+    pairs = np.unique(np.stack([rpcs.connection, rpcs.method], axis=1), axis=0)
     return replace(
         tables,
         connections=_connections(tables, rpcs, on, whole),
@@ -91,19 +71,8 @@ def part(
         waits=replace(_rows(tables.waits, waits), streams=streams),
         directions=_zeroed(tables.directions, twice),
         turns=_zeroed(tables.turns, on),
-        idles=_of(tables.idles, on),
-        stalls=_of(tables.stalls, on),
-        closings=_of(tables.closings, on),
-        unanswered=_of(tables.unanswered, on),
-        undelivered=_of(tables.undelivered, on),
-        icmp_errors=_of(tables.icmp_errors, on),
-        open_rpcs=_rows(tables.open_rpcs, _carries(tables, tables.open_rpcs, mine)),
-        pings=_of(tables.pings, on),
-        goaways=_of(tables.goaways, on),
-        delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
-        repeats=_rows(tables.repeats, _carries(tables, tables.repeats, mine)),
         other_requests=_rows(tables.other_requests, asked & others),
-        connection_methods=_connection_methods(tables, rpcs),
+        connection_methods=type(tables.connection_methods)(pairs[:, 0].copy(), pairs[:, 1].copy()),
         failures=failures,
         failure_budgets=budgets,
         methods=methods,
@@ -111,9 +80,11 @@ def part(
         message_count=sum(method.messages for method in methods),
         begun_before=int((rpcs.flags & BEGUN_BEFORE != 0).sum()),
         other_streams=int(tables.connections.other_streams[on].sum()) - int((asked & ~others).sum()),
-        measured=measured or None,
+        measured=tables.measured and take_rows(tables.measured, waits),
         before=Before(tables, waits),
         processes=tables.processes and _choose_acts(tables, tables.processes, mine, on & whole),
+        **_choose(tables, _OF_CONNECTIONS, lambda table: on[table.connection]),
+        **_choose(tables, _OF_STREAMS, lambda table: _carries(tables, table, mine)),
     )
 
 
@@ -129,8 +100,9 @@ def _rows(table: _Row, rows: Ints | Mask) -> _Row:
     return type(table)(**{name: gathered(column, rows) if len(column) else column for name, column in columns.items()})
 
 
-def _of(table: _OfConnections, on: Mask) -> _OfConnections:
-    return _rows(table, on[table.connection])
+def _choose(tables: Tables, names: Sequence[str], choose: Callable[[Any], Mask]) -> dict[str, Any]:
+    """Choose rows of some tables."""
+    return {name: _rows(getattr(tables, name), choose(getattr(tables, name))) for name in names}
 
 
 def _zeroed(table: _Row, on: Mask) -> _Row:
@@ -164,11 +136,6 @@ def _at_once(rpcs: Rpcs, connections: int) -> Ints:
     return most
 
 
-def _connection_methods(tables: Tables, rpcs: Rpcs) -> Any:
-    pairs = np.unique(np.stack([rpcs.connection, rpcs.method], axis=1), axis=0)
-    return type(tables.connection_methods)(pairs[:, 0].copy(), pairs[:, 1].copy())
-
-
 def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
     table = tables.failures
     place = np.cumsum(mine) - 1
@@ -178,7 +145,7 @@ def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
     return failures, budgets[kept] if len(budgets) == len(kept) else budgets
 
 
-def _carries(tables: Tables, table: Waits | Delays | OpenRpcs | Repeats | Acts, mine: Mask) -> Mask:
+def _carries(tables: Tables, table: Any, mine: Mask) -> Mask:
     """Mark rows of a table whose stream carries one of the RPCs."""
     rpcs = tables.rpcs
     return np.isin(streams_of(table.connection, table.stream), streams_of(rpcs.connection[mine], rpcs.stream[mine]))

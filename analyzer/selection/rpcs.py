@@ -30,7 +30,10 @@ def select_rpcs(tables: Tables, chosen: Selection, calls: Ints | None = None) ->
     mine &= _mark_time(rpcs.start_time_ns, first, chosen)
     mine = mine if calls is None else mine[calls]
     if not mine.any():
-        raise NarrowError(_explain_none(tables, chosen))
+        starts = tables.rpcs.start_time_ns - (tables.capture["first_time_ns"] or 0)
+        begin, end = (utc(int(time)) for time in (tables.rpcs.start_time_ns.min(), tables.rpcs.start_time_ns.max()))
+        span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s ({begin} to {end} UTC)"
+        raise NarrowError(f"none of {len(starts):,} RPCs is selected; {span}")
     return mine
 
 
@@ -54,13 +57,6 @@ def _mark_trace(tables: Tables, trace: int) -> Mask:
 
 _LOW = (1 << 64) - 1
 """The last eight octets of a trace-id."""
-
-
-def _explain_none(tables: Tables, chosen: Selection) -> str:
-    starts = tables.rpcs.start_time_ns - (tables.capture["first_time_ns"] or 0)
-    begin, end = (utc(int(time)) for time in (tables.rpcs.start_time_ns.min(), tables.rpcs.start_time_ns.max()))
-    span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s ({begin} to {end} UTC)"
-    return f"none of {len(starts):,} RPCs is selected; {span}"
 
 
 def _find_methods(tables: Tables, pattern: str) -> list[int]:

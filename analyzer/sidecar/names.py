@@ -3,7 +3,6 @@
 This module imports nothing that takes long: `capture` and the start of every command need it.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -61,4 +60,6 @@ def is_sidecar_file(name: str) -> bool:
 
 def encode_description(document: Mapping[str, Any]) -> bytes:
     """Write a description as JSON, with its schema."""
+    import json
+
     return (json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n").encode()

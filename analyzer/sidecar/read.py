@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from ..model.finding import Finding, Remedy, Skipped
 from ..model.recorded import HostClock, RecordingFacts, ThreadTimes
-from ..processes.record import ProcessRecord
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows
 from .names import SCHEMA
+from .processes.record import ProcessRecord
 
 CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (heuristic: clocks may be set meanwhile)."""
@@ -385,7 +385,8 @@ def _add_value(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sideca
     name = SYSCTL.search(remedy.knob)
     value = sidecar.setting(name[1]) if name else None
     if _ROUTE.search(remedy.knob) and sidecar.document.host.routes:
-        value = _find_initial_window(sidecar)
+        found = [m for route in sidecar.document.host.routes for m in metrics(route)]
+        value = None if any("initcwnd" in m for m in found) else _NOT_SET
     return remedy if value is None else replace(remedy, present=value)
 
 
@@ -397,12 +398,6 @@ def _is_here(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sidecar)
         column = c.client_ip if side == DIRECTIONS[0] else c.server_ip
         named |= {tables.addresses[int(column[row])] for row in finding.scope.connections}
     return bool(named) and named <= set(sidecar.document.host.addresses)
-
-
-def _find_initial_window(sidecar: Sidecar) -> str | None:
-    """Return the initial window when no route sets one; None otherwise."""
-    found = [m for route in sidecar.document.host.routes for m in metrics(route)]
-    return _NOT_SET if not any("initcwnd" in m for m in found) else None
 
 
 def metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:

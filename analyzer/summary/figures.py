@@ -6,15 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..model.analysis import (
-    CaptureFacts,
-    ConnectionFacts,
-    MethodFacts,
-    Quality,
-    Totals,
-    Traffic,
-    TrafficOfSides,
-)
+from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
 from ..model.text import count
 from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Processes, Tables
@@ -53,8 +45,7 @@ TLS = PROTOCOLS.index("tls")
 
 def may_have_rpcs(protocol: Codes) -> npt.NDArray[np.bool_]:
     """Mark connections, by `Connections.protocol`, on which RPCs can be read."""
-    found: npt.NDArray[np.bool_] = (protocol == HTTP2) | (protocol == HTTP1)
-    return found
+    return np.asarray((protocol == HTTP2) | (protocol == HTTP1))
 
 
 def capture_facts(tables: Tables) -> CaptureFacts:

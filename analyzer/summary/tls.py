@@ -39,6 +39,10 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
         value = int(column[row])
         return value if value >= 0 else None
 
+    waits = tables.record_waits
+    mine = np.flatnonzero(waits.connection == row)
+    causes = sorted(set(waits.cause[mine].tolist()))
+    of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
     return TlsFacts(
         connection=row,
         version=TLS_VERSIONS.get(version, f"TLS 0x{version:04x}") if version else None,
@@ -53,43 +57,25 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
         finished_packet=int(c.tls_finished_packet[row]) or None,
         client=_describe_side(tables, records),
         server=_describe_side(tables, records + 1),
-        blocked=_sum_blocked(tables, row),
+        blocked={CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()},
     )
 
 
 def _describe_side(tables: Tables, at: int) -> RecordFacts:
     r = tables.records
-    answers = Silences(
-        count=int(r.answers[at]),
-        total_ns=int(r.answer_ns[at]),
-        longest_ns=int(r.longest_answer_ns[at]),
-        longest_time_ns=int(r.answer_time_ns[at]),
-        from_packet=int(r.answer_from_packet[at]),
-        to_packet=int(r.answer_to_packet[at]),
-    )
-    pauses = Silences(
-        count=int(r.pauses[at]),
-        total_ns=int(r.pause_ns[at]),
-        longest_ns=int(r.longest_pause_ns[at]),
-        longest_time_ns=int(r.pause_time_ns[at]),
-        from_packet=int(r.pause_from_packet[at]),
-        to_packet=int(r.pause_to_packet[at]),
-    )
+
+    def silences(kind: str) -> Silences | None:
+        names = (f"{kind}s", f"{kind}_ns", *(f"{kind}_{of}" for of in ("time_ns", "from_packet", "to_packet")))
+        count, total, *longest = (int(getattr(r, name)[at]) for name in names)
+        return Silences(count, total, int(getattr(r, f"longest_{kind}_ns")[at]), *longest) if count else None
+
     return RecordFacts(
         records=int(r.records[at]),
         bytes=int(r.bytes[at]),
         longest_bytes=int(r.longest[at]),
-        answers=answers if answers.count else None,
-        pauses=pauses if pauses.count else None,
+        answers=silences("answer"),
+        pauses=silences("pause"),
     )
-
-
-def _sum_blocked(tables: Tables, row: int) -> dict[str, Blocked]:
-    waits = tables.record_waits
-    mine = np.flatnonzero(waits.connection == row)
-    causes = sorted(set(waits.cause[mine].tolist()))
-    of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
-    return {CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()}
 
 
 def report(connections: tuple[TlsFacts, ...]) -> TlsReport | None:

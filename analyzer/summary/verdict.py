@@ -138,8 +138,7 @@ def _choose(
     share = budget.get(cause, 0) / max(1, whole)
     if share > _HIDDEN:
         words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
-        text = f"No cause was found, but {words}: see the time by cause."
-        return Verdict(text, None)
+        return Verdict(f"No cause was found, but {words}: see the time by cause.", None)
     return Verdict("No transport problem was found in this capture.", None)
 
 

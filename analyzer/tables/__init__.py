@@ -92,11 +92,9 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     capture: Mapping[str, Any]
     """Counts and facts of the capture as a whole."""
     connections: Connections
-    """See `Connections`."""
     connection_budgets: Ints
     """Nanoseconds per connection and cause, shape (connections, causes)."""
     rpcs: Rpcs
-    """See `Rpcs`."""
     deadlines: Ints
     """Deadline per RPC in nanoseconds, -1 for none."""
     rpc_budgets: Ints
@@ -112,61 +110,38 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     packets: Packets
     """See `Packets`; empty unless asked for."""
     waits: Waits
-    """See `Waits`."""
     record_waits: Waits
     """Blocked intervals inside records of TLS that was not decrypted."""
     records: Records
-    """See `Records`."""
     directions: Directions
-    """See `Directions`."""
     turns: Turns
-    """See `Turns`."""
     setups: Setups
-    """See `Setups`."""
     lookups: Lookups
-    """See `Lookups`."""
     lookup_addresses: LookupAddresses
-    """See `LookupAddresses`."""
     lookup_names: tuple[str, ...]
     """Names that DNS servers were asked for."""
     icmp_errors: IcmpErrors
-    """See `IcmpErrors`."""
     idles: Idles
-    """See `Idles`."""
     stalls: Stalls
-    """See `Stalls`."""
     unanswered: Unanswered
-    """See `Unanswered`."""
     undelivered: Undelivered
-    """See `Undelivered`."""
     closings: Closings
-    """See `Closings`."""
     open_rpcs: OpenRpcs
-    """See `OpenRpcs`."""
     pings: Pings
-    """See `Pings`."""
     goaways: Goaways
-    """See `Goaways`."""
     goaway_reasons: tuple[str, ...]
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
     repeats: Repeats
-    """See `Repeats`."""
     delays: Delays
-    """See `Delays`."""
     other_requests: OtherRequests
-    """See `OtherRequests`."""
     paths: tuple[str | None, ...]
     """Paths of requests by number, those of RPCs too; None for one that is not in the capture."""
     queues: Queues
-    """See `Queues`."""
     connection_methods: ConnectionMethods
-    """See `ConnectionMethods`."""
     failures: Failures
-    """See `Failures`."""
     failure_budgets: Ints
     """Nanoseconds per failure and cause, shape (failures, causes)."""
     problems: Problems
-    """See `Problems`."""
     problem_kinds: tuple[str, ...]
     """Texts of problems."""
     problem_counts: tuple[int, ...]

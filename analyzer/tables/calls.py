@@ -1,5 +1,7 @@
 """RPCs with their messages, methods, delays and failures."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 

@@ -1,5 +1,7 @@
 """Connections, and what is known of each: packets by direction, idle times, TLS records, methods."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 from msgspec import Struct
@@ -30,8 +32,7 @@ class Connections(Struct, frozen=True, eq=False):
     protocol: Annotated[Codes, "index into `PROTOCOLS`"]
     complete: Annotated[Codes, "1 when the opening is in the capture"]
     unheard: Annotated[
-        Codes,
-        "directions whose payload was acknowledged but not captured: 1 the client's, 2 the server's",
+        Codes, "directions whose payload was acknowledged but not captured: 1 the client's, 2 the server's"
     ]
     tls: Annotated[Codes, "1 when it is TLS"]
     tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]

@@ -1,5 +1,7 @@
 """What the recorded host did in the intervals in which it had to act, as its scheduler recorded it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -98,5 +100,4 @@ class Processes(Struct, frozen=True, eq=False):
 
     def sum_parts(self, chosen: Any) -> Ints:
         """Add up the parts of some intervals."""
-        sums: Ints = self.acts.parts[chosen].reshape(-1, len(PARTS)).sum(axis=0, dtype=np.int64)
-        return sums
+        return np.asarray(self.acts.parts[chosen].reshape(-1, len(PARTS)).sum(axis=0, dtype=np.int64))

@@ -1,5 +1,7 @@
 """Blocked intervals, and which of their congestion windows are measured."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 import numpy as np

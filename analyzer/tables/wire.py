@@ -1,5 +1,7 @@
 """Packets, frames, PINGs, GOAWAYs, and what could not be decoded."""
 
+from __future__ import annotations
+
 from typing import Annotated
 
 from msgspec import Struct

@@ -81,8 +81,7 @@ def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
     of = replies.connection * 2 + 1 - replies.direction
     highest = np.zeros(int(max(flow.max(initial=0), of.max(initial=0))) + 1, dtype=np.int64)
     np.maximum.at(highest, of[acks], replies.ack[acks])
-    acknowledged: Mask = highest[flow[rows]] >= (sent.seq + sent.length)[rows]
-    return acknowledged
+    return np.asarray(highest[flow[rows]] >= (sent.seq + sent.length)[rows])
 
 
 def _needless(crossing: Crossing, again: Ints) -> Mask:

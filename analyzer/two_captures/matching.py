@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..tables import Ints, Mask
 from ..tables.grouping import take_rows
@@ -42,18 +43,12 @@ def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Tra
     left = take_rows(first.trace, np.flatnonzero(mine[first.trace.connection]))
     theirs = take_rows(second.trace, np.flatnonzero(rows[second.trace.connection] >= 0))
     direction = theirs.direction ^ swapped[theirs.connection].astype(np.uint8)
-    right = Trace(
-        packet=theirs.packet,
-        time_ns=theirs.time_ns,
+    right = replace(
+        theirs,
         connection=rows[theirs.connection],
         direction=direction,
-        flags=theirs.flags,
         seq=theirs.seq + shift[direction, theirs.connection],
         ack=theirs.ack + shift[1 - direction, theirs.connection],
-        length=theirs.length,
-        note=theirs.note,
-        identification=theirs.identification,
-        timestamp=theirs.timestamp,
     )
     return left, right
 

@@ -30,7 +30,6 @@ SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
 
 _NETWORK, _SERVER, _LOSS = CAUSES.index("network"), CAUSES.index("server"), CAUSES.index("loss_recovery")
 _AT_SERVER = _core.VANTAGES.index("server")
-_UP, _DOWN = len(CAUSES), len(CAUSES) + 1
 
 
 class Delays(Struct, frozen=True, eq=False):

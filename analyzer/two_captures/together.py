@@ -185,28 +185,22 @@ def _count_unshared(recorded: Recorded, shared: set[int]) -> int:
 
 def _collect_delays(met: RelatedCaptures) -> Delays:
     """Collect one-way delays by number of the received packet."""
-    up, down = (_take_received(way) for way in (met.up, met.down))
+    (up, sent_up), (down, sent_down) = _take_received(met.up), _take_received(met.down)
     at_server, at_client = met.server.tables.capture["packets"] + 1, met.client.tables.capture["packets"] + 1
     return Delays(
         up=_index_by_number(met.up.received.packet, met.up.delay, at_server, -1),
         down=_index_by_number(met.down.received.packet, met.down.delay, at_client, -1),
-        sent_up=_index_by_number(up.packet, up.origin.time_ns, at_server, 0),
-        sent_down=_index_by_number(down.packet, down.origin.time_ns, at_client, 0),
-        repeats=_index_by_number(down.packet, down.origin.note == RETRANSMISSION, at_client, 0).astype(bool),
+        sent_up=_index_by_number(up, sent_up.time_ns, at_server, 0),
+        sent_down=_index_by_number(down, sent_down.time_ns, at_client, 0),
+        repeats=_index_by_number(down, sent_down.note == RETRANSMISSION, at_client, 0).astype(bool),
         by_client=partial(convert_to_client, met.clock),
     )
 
 
-class _Received(Struct, frozen=True, eq=False):
-    """Numbers of matched received packets, and the sent packets that they are."""
-
-    packet: Counts
-    origin: Trace
-
-
-def _take_received(way: Crossing) -> _Received:
+def _take_received(way: Crossing) -> tuple[Counts, Trace]:
+    """Take the numbers of matched received packets, and the sent packets that they are."""
     found = way.origin >= 0
-    return _Received(way.received.packet[found], take_rows(way.sent, way.origin[found]))
+    return way.received.packet[found], take_rows(way.sent, way.origin[found])
 
 
 def _index_by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothing: int) -> Ints:
@@ -234,10 +228,7 @@ def _describe_way(crossing: Crossing, missing: Losses) -> Way:
 
 
 def _describe_connections(met: RelatedCaptures) -> Iterator[EndsConnection]:
-    up, down = (
-        _group_by_connection(met.up, met.up_losses),
-        _group_by_connection(met.down, met.down_losses),
-    )
+    up, down = (_group_by_connection(met.up, met.up_losses), _group_by_connection(met.down, met.down_losses))
     for pair in met.shared:
         mine, other = (down, up) if met.turned[pair.first] else (up, down)
         yield _describe_connection(

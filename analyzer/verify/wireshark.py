@@ -168,6 +168,7 @@ def _packet(packet: Any, tcp: Any, connection: int) -> Packet | None:
     whole, recorded = _number(packet.frame_info, "frame.len") or 0, _number(packet.frame_info, "frame.cap_len") or 0
     seconds, _, fraction = str(_field(packet.frame_info, "frame.time_epoch")).partition(".")
     clock = _field(_field(tcp, "tcp.options_tree"), "tcp.options.timestamp_tree")
+    flags = _field(_field(tcp, "tcp.analysis"), "tcp.analysis.flags")
     return Packet(
         int(packet.number),
         connection,
@@ -176,7 +177,7 @@ def _packet(packet: Any, tcp: Any, connection: int) -> Packet | None:
         seq,
         length,
         max(length - (whole - recorded), 0),
-        _notes(tcp),
+        frozenset(_names(flags)) & NOTES if flags is not None else frozenset(),
         int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0),
         _number(tcp, "tcp.ack") or 0,
         _number(clock, "tcp.options.timestamp.tsval"),
@@ -191,12 +192,6 @@ def _last(packet: Any, name: str) -> Any:
         if layer.layer_name == name:
             return layer.duplicate_layers[-1] if layer.duplicate_layers else layer
     return None
-
-
-def _notes(tcp: Any) -> frozenset[str]:
-    """Collect the parts of `tcp.analysis` that tshark set for a packet."""
-    flags = _field(_field(tcp, "tcp.analysis"), "tcp.analysis.flags")
-    return frozenset(_names(flags)) & NOTES if flags is not None else frozenset()
 
 
 def _names(field: Any) -> Iterator[str]:

@@ -119,7 +119,8 @@ def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
     """Make the sequence of events of an excerpt."""
     rtt = max(int(excerpt.tables.connections.min_rtt_ns[excerpt.connection]), 0)
     wait_rows, short = _waits(excerpt, int(limits.wait_rtt_share * rtt), limits.wait_rpc_share)
-    frame_rows = _frame_rows(excerpt)
+    direction = excerpt.frames.direction
+    frame_rows = np.flatnonzero(direction == 0), np.flatnonzero(direction == 1)
     packets = excerpt.packets
     sent = _sent(excerpt, frame_rows)
     gap = max(limits.burst_ns, int(limits.burst_rtt_share * rtt))
@@ -189,11 +190,6 @@ def _waits(excerpt: Excerpt, shortest_ns: int, share: float) -> tuple[Ints, Ints
     mine &= (waits.start_time_ns <= excerpt.end_ns) & (waits.start_time_ns + waits.duration_ns >= excerpt.start_ns)
     short = mine & (waits.duration_ns < shortest_ns)
     return np.flatnonzero(mine & ~short), np.flatnonzero(short)
-
-
-def _frame_rows(excerpt: Excerpt) -> tuple[Ints, Ints]:
-    direction = excerpt.frames.direction
-    return np.flatnonzero(direction == 0), np.flatnonzero(direction == 1)
 
 
 def _span(excerpt: Excerpt, rows: Ints) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from .. import _core
 from ..decode.runner import DecodeOptions, Run
 from ..model.analysis import Analysis
 from ..model.finding import Finding
-from ..tables import COMPLETE, Ints, Rpcs, Tables
+from ..tables import COMPLETE, Ints, Tables
 from .excerpt import Excerpt, excerpt
 
 MOST_EVIDENCE = 8
@@ -184,22 +184,17 @@ def _work(tables: Tables) -> tuple[Work, ...]:
 
 def _of_method(tables: Tables, rows: Ints, number: int) -> Work:
     rpcs = tables.rpcs
+    order = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
+    gaps = np.diff(rpcs.start_time_ns[order])[np.diff(rpcs.connection[order].astype(np.int64)) == 0]
     return Work(
         method=next((m.name or m.label for m in tables.methods if m.number == number), None),
         rpcs=len(rows),
         messages=(_median(rpcs.request_messages[rows]), _median(rpcs.response_messages[rows])),
         request_bytes=(_median(rpcs.request_bytes[rows]), int(rpcs.request_bytes[rows].max())),
         response_bytes=(_median(rpcs.response_bytes[rows]), int(rpcs.response_bytes[rows].max())),
-        gap_ns=_gap(rpcs, rows),
+        gap_ns=_median(gaps) if len(gaps) else None,
     )
 
 
 def _median(values: Any) -> int:
     return int(np.partition(values, len(values) // 2)[len(values) // 2])
-
-
-def _gap(rpcs: Rpcs, rows: Ints) -> int | None:
-    """Compute the upper median of times between successive starts on the same connection; None without any."""
-    order = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
-    gaps = np.diff(rpcs.start_time_ns[order])[np.diff(rpcs.connection[order].astype(np.int64)) == 0]
-    return _median(gaps) if len(gaps) else None

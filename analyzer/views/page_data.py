@@ -244,8 +244,7 @@ def _method_numbers(tables: Tables, methods: Column) -> Ints:
     """Find the indices of method numbers in `tables.methods`."""
     numbers = np.array([method.number for method in tables.methods] or [NO_METHOD], dtype=np.int64)
     order = np.argsort(numbers)
-    places: Ints = order[np.searchsorted(numbers[order], methods).clip(0, len(numbers) - 1)]
-    return places
+    return np.asarray(order[np.searchsorted(numbers[order], methods).clip(0, len(numbers) - 1)])
 
 
 def _methods(tables: Tables) -> tuple[PageMethod, ...]:
@@ -265,8 +264,7 @@ def _methods(tables: Tables) -> tuple[PageMethod, ...]:
 
 
 def _seen_whole(flags: Column) -> npt.NDArray[np.bool_]:
-    whole: npt.NDArray[np.bool_] = (flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE
-    return whole
+    return np.asarray((flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE)
 
 
 def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:

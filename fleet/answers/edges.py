@@ -97,7 +97,7 @@ def _create_edges(database: Any) -> None:
     """Create the table `edges`, with the time `ns` for which recordings of each were running."""
     _create_ends(database, "ends_t", f"recording, {_SUMS}", "all_t")
     _create_ends(database, "ends_l", "step, sum(rpcs) AS rpcs", "all_l")
-    quantile = "min(step) FILTER (until >= {q} * every)"
+    steps = f"SELECT {_KEYS}, step, sum(rpcs) AS rpcs FROM ends_l GROUP BY ALL"
     database.execute(f"""
         CREATE TEMP TABLE edges AS
         WITH figures AS (
@@ -106,15 +106,7 @@ def _create_edges(database: Any) -> None:
                    if(count(DISTINCT server_host) = 1, min(server_name), server) AS server_name,
                    if(count(DISTINCT proxy_name) = 1, min(proxy_name), proxy) AS proxy_name, {_SUMS}
             FROM ends_t GROUP BY {_KEYS}
-        ), steps AS (
-            SELECT {_KEYS}, step, sum(rpcs) AS rpcs FROM ends_l GROUP BY ALL
-        ), ranked AS (
-            SELECT *, sum(rpcs) OVER (PARTITION BY {_KEYS} ORDER BY step) AS until,
-                   sum(rpcs) OVER (PARTITION BY {_KEYS}) AS every
-            FROM steps
-        ), quantiles AS (
-            SELECT {_KEYS}, {quantile.format(q=0.5)} AS p50, {quantile.format(q=0.99)} AS p99 FROM ranked GROUP BY ALL
-        ), times AS (
+        ), {sums.quantiles(steps, _KEYS)}, times AS (
             SELECT {_KEYS}, first_time_ns::HUGEINT AS first, last_time_ns::HUGEINT AS last,
                    coalesce(max(last) OVER before, first) AS until
             FROM (SELECT DISTINCT {_KEYS}, recording FROM ends_t) JOIN recordings USING (recording)

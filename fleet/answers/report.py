@@ -229,22 +229,13 @@ def _name_host(end: str, short: str) -> str:
 
 def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
     """Select rows alternately by most lost time and by most time; sort them by lost time."""
-    quantile = "min(step) FILTER (until >= {q} * every)"
+    steps = f"SELECT {expression} AS name, step, sum(rpcs) AS rpcs FROM l GROUP BY ALL"
     rows = database.execute(f"""
-        WITH steps AS (
-            SELECT {expression} AS name, step, sum(rpcs) AS rpcs FROM l GROUP BY ALL
-        ), ranked AS (
-            SELECT name, step, sum(rpcs) OVER (PARTITION BY name ORDER BY step) AS until,
-                   sum(rpcs) OVER (PARTITION BY name) AS every
-            FROM steps
-        ), quantiles AS (
-            SELECT name, {quantile.format(q=0.5)} AS p50, {quantile.format(q=0.99)} AS p99 FROM ranked GROUP BY ALL
-        ), losers AS (
+        WITH {sums.quantiles(steps, "name")}, losers AS (
             SELECT {expression} AS name, sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
                    total_ns(duration_ns) AS duration_ns, total_ns(lost_ns) AS lost_ns, {sums.budget()} AS budget
             FROM t GROUP BY ALL
-        )
-        , placed AS (
+        ), placed AS (
             SELECT *, least(2 * row_number() OVER (ORDER BY lost_ns DESC, duration_ns DESC, name) - 1,
                             2 * row_number() OVER (ORDER BY duration_ns DESC, name)) AS place
             FROM losers

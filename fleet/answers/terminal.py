@@ -29,6 +29,7 @@ from .text import (
     mostly,
     notes_of_map,
     rate,
+    shorten,
     total,
 )
 
@@ -209,14 +210,14 @@ def _make_figures(
 
 
 def _format_figures(row: Loser | Edge) -> dict[str, RenderableType]:
-    cause, share = mostly(row.budget)
+    (cause, share), blocked = mostly(row.budget), row.lost_ns / max(row.duration_ns, 1)
     return {
         "RPCs": f"{row.rpcs:,}",
         "failed": f"{row.failed_rpcs:,}",
         "time": total(row.duration_ns),
         "p50": duration(row.p50_ns),
         "p99": duration(row.p99_ns),
-        "blocked": _format_share(row.lost_ns / max(row.duration_ns, 1)) if row.lost_ns else "",
+        "blocked": "" if not row.lost_ns else "<1%" if blocked < 0.005 else f"{blocked:.0%}",
         "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
     }
 
@@ -229,10 +230,6 @@ def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
         why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
         times = (report.first_time_ns, report.last_time_ns)
         yield f"since {moment(loser.since.time_ns, times)} ({margin(loser.since, times)}) {faster(loser.since)}{why}"
-
-
-def _format_share(share: float) -> str:
-    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def _show_slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
@@ -332,8 +329,7 @@ def _show_changes(title: str, changes: Sequence[Change], width: int) -> Table:
 
 
 def _shorten(name: str) -> str:
-    name = safe(name)
-    return name if len(name) <= _NAME else f"…{name[-_NAME + 1 :]}"
+    return shorten(safe(name), _NAME)
 
 
 def _format_lost(ns: int) -> str:

@@ -240,6 +240,11 @@ def format_signed(ns: int) -> str:
     return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
 
 
+def shorten(name: str, most: int) -> str:
+    """Cut the beginning of a long name."""
+    return name if len(name) <= most else f"…{name[-most + 1 :]}"
+
+
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
     """Find the cause with the most time, and its share."""
     cause = max(budget, key=lambda name: (budget[name], name), default="unexplained")

@@ -250,12 +250,7 @@ def _remove_unmoved(dataset: str, urls: Sequence[str], number: int) -> None:
 
 def markers(found: Iterable[Committed]) -> list[Marker]:
     """Read markers. Raises StoreError."""
-    return read_markers([one.url for one in found])
-
-
-def read_markers(urls: Sequence[str]) -> list[Marker]:
-    """Read markers by their URLs. Raises StoreError."""
-    return [_marker(url, content) for url, content in store.read(urls).items()]
+    return [_marker(url, content) for url, content in store.read([one.url for one in found]).items()]
 
 
 def markers_in(dataset: str, some: Iterable[Batch]) -> dict[str, list[Marker]]:

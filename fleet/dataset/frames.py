@@ -109,7 +109,7 @@ def _convert(column: Column) -> Column:
     if isinstance(column, Numbers) and column.cells.dtype.kind == "u":
         return Numbers(column.cells.astype(np.int64), column.null)
     if isinstance(column, Lists) and column.dtype and np.dtype(column.dtype).kind == "u":
-        lists = [one if one is None else np.asarray(one, column.dtype).astype(np.int64) for one in column.lists]
+        lists = [one if one is None else np.asarray(one, column.dtype).astype(np.int64) for one in column.cells]
         return Lists(lists, np.int64)
     return column
 
@@ -121,7 +121,7 @@ def _drop_unused(column: Texts) -> Texts:
     used, codes = np.unique(column.clip(), return_inverse=True)
     # a number without a text is null, and so is the text None
     texts = [column.texts[number] if number < len(column.texts) else None for number in used.tolist()]
-    return replace(column, codes=codes.astype(np.uint32), texts=texts)
+    return replace(column, cells=codes.astype(np.uint32), texts=texts)
 
 
 def _all(frame: Callable[[], Frame]) -> Callable[[Ints], Iterator[Frame]]:

@@ -62,6 +62,20 @@ def latencies(rpcs: str) -> str:
         FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
 
 
+def quantiles(steps: str, keys: str) -> str:
+    """Make SQL for a table `quantiles` of a WITH clause, from RPCs by `keys` and step: the steps of p50 and p99."""
+    quantile = "min(step) FILTER (until >= {} * every)"
+    return f"""steps AS (
+            {steps}
+        ), ranked AS (
+            SELECT *, sum(rpcs) OVER (PARTITION BY {keys} ORDER BY step) AS until,
+                   sum(rpcs) OVER (PARTITION BY {keys}) AS every
+            FROM steps
+        ), quantiles AS (
+            SELECT {keys}, {quantile.format(0.5)} AS p50, {quantile.format(0.99)} AS p99 FROM ranked GROUP BY ALL
+        )"""
+
+
 def find_middle(step: int | None) -> int | None:
     """Compute the middle of a step of `latencies`, in nanoseconds."""
     return None if step is None else round(2 ** ((step + 0.5) / STEPS_PER_OCTAVE))

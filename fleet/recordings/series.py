@@ -34,24 +34,12 @@ _INTERFACE = re.compile(
 _TOKENS = re.compile(r"[^_@+\s-]+(?:-[0-9a-f]{6,}(?![\w]))?")
 _OF_TIME = re.compile(r"\d{1,4}|(?:date|dt|day|hour|year|month|time)=.*", re.IGNORECASE)
 _NAMED = re.compile(r"(?P<what>host|interface)=(?P<value>.+)", re.IGNORECASE)
-_GENERIC = frozenset(
-    {
-        "capture",
-        "captures",
-        "pcap",
-        "pcaps",
-        "dump",
-        "dumps",
-        "tcpdump",
-        "dumpcap",
-        "traffic",
-        "packets",
-        "logs",
-        "data",
-        "grpc",
-        "run",
-    }
-)
+# fmt: off
+_GENERIC = frozenset((
+    "capture", "captures", "pcap", "pcaps", "dump", "dumps", "tcpdump", "dumpcap", "traffic", "packets", "logs", "data",
+    "grpc", "run",
+))
+# fmt: on
 """Names of folders and files that are not host names."""
 
 

@@ -76,6 +76,14 @@ def tried(call: Callable[[], _Given], what: str) -> _Given:
     raise AssertionError
 
 
+def _fetched(call: Callable[[], _Given], url: str, *, several: bool = False) -> _Given:
+    """As `tried`, for a file that must be there, or for `several` of which the error names one. Raises StoreError."""
+    try:
+        return tried(call, url)
+    except FileNotFoundError as error:
+        raise StoreError(f"{error if several else url}: it is gone", url, lasting=True) from None
+
+
 def _words(error: BaseException) -> str:
     return f"{getattr(error, 'strerror', None) or error or type(error).__name__}".strip()[:500]
 
@@ -171,17 +179,14 @@ def _raise_unless_lasting(error: OSError) -> None:
 
 def _below(system: Any, folder: str, source: str) -> _Listed:
     everything = tried(lambda: system.find(folder, detail=True, **_errors(system)), source)
-    return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+    named = ((name.rpartition("/")[2], name, info) for name, info in everything.items())
+    return {name: info for last, name, info in named if is_capture(last) or is_sidecar_file(last)}
 
 
 def _tell_unreadable(folder: str, tell: Callable[[str, str], None]) -> None:
     """Tell of each folder below this one that cannot be listed: fsspec passes over it without a word."""
     for _ in os.walk(folder, onerror=lambda error: tell(str(error.filename), error.strerror or str(error))):
         pass
-
-
-def _wanted(name: str) -> bool:
-    return is_capture(name) or is_sidecar_file(name)
 
 
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
@@ -228,19 +233,13 @@ def one(url: str) -> File:
 def head(url: str, most: int) -> bytes:
     """Read the first bytes of a file. Raises StoreError."""
     system, path = opened(url)
-    try:
-        return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
-    except FileNotFoundError:
-        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
+    return bytes(_fetched(lambda: system.cat_file(path, start=0, end=most), url))
 
 
 def part(url: str, begin: int, end: int) -> bytes:
     """Read a range of bytes of a file. Raises StoreError."""
     system, path = opened(url)
-    try:
-        content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
-    except FileNotFoundError:
-        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
+    content = bytes(_fetched(lambda: system.cat_file(path, start=begin, end=end), url))
     if len(content) > end - begin:  # web servers without range requests send whole files
         content = content[begin:end]
     if len(content) != end - begin:
@@ -257,10 +256,8 @@ def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
         some = [file for file in files[begin : begin + _HEADS_AT_ONCE] if file.size]
         paths, ends = [system._strip_protocol(file.url) for file in some], [min(file.size, most) for file in some]
         zeros = [0] * len(some)
-        try:
-            got = tried(partial(system.cat_ranges, paths, zeros, ends, on_error="raise"), some[0].url) if some else []
-        except FileNotFoundError as error:
-            raise StoreError(f"{error}: it is gone", some[0].url) from None
+        read = partial(system.cat_ranges, paths, zeros, ends, on_error="raise")
+        got = _fetched(read, some[0].url, several=True) if some else []
         of = dict(zip((file.url for file in some), got, strict=True))
         for file in files[begin : begin + _HEADS_AT_ONCE]:
             yield bytes(of.get(file.url, b""))[:most]
@@ -293,10 +290,7 @@ def local_path(url: str) -> str | None:
 def get(url: str, target: Path) -> None:
     """Copy one file to this machine. Raises StoreError."""
     system, source = opened(url)
-    try:
-        tried(lambda: system.get_file(source, str(target)), url)
-    except FileNotFoundError:
-        raise StoreError(f"{url}: it is gone", url) from None
+    _fetched(lambda: system.get_file(source, str(target)), url)
 
 
 AT_ONCE = 500
@@ -313,10 +307,7 @@ def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
     for begin in range(0, len(urls), AT_ONCE):
         some = slice(begin, begin + AT_ONCE)
         sources = [system._strip_protocol(url) for url in urls[some]]
-        try:
-            tried(partial(system.get, sources, paths[some]), urls[0])
-        except FileNotFoundError as error:
-            raise StoreError(f"{error}: it is gone", urls[begin]) from None
+        _fetched(partial(system.get, sources, paths[some]), urls[begin], several=True)
     return paths
 
 
@@ -394,10 +385,7 @@ def read(urls: Sequence[str]) -> dict[str, bytes]:
         return {}
     system, _ = opened(urls[0])
     paths = {opened(url)[1]: url for url in urls} if len(urls) < 100 else {system._strip_protocol(u): u for u in urls}
-    try:
-        found = tried(lambda: system.cat(list(paths), on_error="raise"), urls[0])
-    except FileNotFoundError as error:
-        raise StoreError(f"{error}: it is gone", urls[0]) from None
+    found = _fetched(lambda: system.cat(list(paths), on_error="raise"), urls[0], several=True)
     if isinstance(found, bytes):
         return {urls[0]: found}
     return {paths[path]: content for path, content in found.items()}

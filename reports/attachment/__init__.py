@@ -1,7 +1,7 @@
 """Write a bug report that follows a project's issue form: filled in from the packets, with marked blanks."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..shared.markdown_escape import Block, fitting
 from ..shared.quality import find_main
@@ -34,13 +34,10 @@ def blanks(contents: Contents) -> int:
 
 def _list_sections(contents: Contents) -> Iterator[list[Block]]:
     for section in contents.form.sections:
-        blocks = [block for part in section.parts for block in _write_part(part, contents)]
-        yield [Block(section.heading), *blocks]
-
-
-def _write_part(part: str, contents: Contents) -> Iterable[Block]:
-    """Write a part, or the form's own words."""
-    return [Block(part[1:])] if part.startswith(WORDS) else sections.PARTS[part](contents)
+        blocks = [Block(section.heading)]
+        for part in section.parts:  # or the form's own words
+            blocks += [Block(part[1:])] if part.startswith(WORDS) else sections.PARTS[part](contents)
+        yield blocks
 
 
 def _write_instructions(contents: Contents) -> str:

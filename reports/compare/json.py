@@ -7,7 +7,6 @@ from ..analysis_json import encode, read_schema
 from .comparison import Comparison
 from .difference import Difference
 from .figures import Changed, Figure, Shift
-from .run import Run
 from .scaling import Point, Scaling
 
 SCHEMA = "grpcdiag.comparison/1"
@@ -29,7 +28,10 @@ def document(c: Comparison) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": _core.__version__,
-        "captures": [_describe_capture(run) for run in c.runs],
+        "captures": [
+            {"label": run.label, **_pick(run.analysis, "files", "version"), "verdict": run.analysis.verdict.text}
+            for run in c.runs
+        ],
         "baselines": [run.analysis.files for run in c.baselines],
         "verdict": {"text": c.verdict},
         "notes": c.notes,
@@ -41,12 +43,6 @@ def document(c: Comparison) -> dict[str, Any]:
         "scaling": _describe_scaling(c.scaling),
         "fail_on": c.outcomes,
     }
-
-
-def _describe_capture(run: Run) -> dict[str, Any]:
-    analysis = run.analysis
-    own = {"label": run.label, "files": analysis.files, "version": analysis.version}
-    return own | {"verdict": analysis.verdict.text}
 
 
 def _describe_difference(d: Difference) -> dict[str, Any]:

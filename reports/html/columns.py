@@ -27,7 +27,8 @@ def packed(tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], rising: Sequenc
         rows = 0
         for name, column in columns.items():
             values = np.clip(column.astype(np.int64), -LARGEST, LARGEST)
-            rows, unit = len(values), _find_unit(values)
+            # the greatest common divisor: times of most captures are whole microseconds
+            rows, unit = len(values), max(int(np.gcd.reduce(values)), 1) if len(values) else 1
             numbers = values // unit
             if name in rising:
                 numbers = np.diff(numbers, prepend=0)
@@ -40,11 +41,6 @@ def packed(tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], rising: Sequenc
 def deflated(data: bytes) -> str:
     """Compress bytes in zlib's format and encode them as base64."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
-
-
-def _find_unit(values: npt.NDArray[np.int64]) -> int:
-    """Find the greatest common divisor: times of most captures are whole microseconds."""
-    return max(int(np.gcd.reduce(values)), 1) if len(values) else 1
 
 
 def _encode_varints(values: npt.NDArray[np.int64]) -> bytes:

@@ -4,40 +4,29 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 import msgspec
-from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from msgspec.structs import replace
 
 from ...analyzer import _core
 from ...analyzer.model import text as words
-from ...analyzer.model.analysis import Analysis, ConnectionFacts
+from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from ...analyzer.views.pictures import Picture
-from ..shared import client, hops, other_requests, processes, quality, tls, two_captures
+from ..shared import client, hops, quality, sentences, tls, two_captures
 from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
 
-SCRIPTS = (
-    "columns.js",
-    "model.js",
-    "lanes.js",
-    "items.js",
-    "bytes.js",
-    "chart.js",
-    "details.js",
-    "latency.js",
-    "picture.js",
-    "tools.js",
-    "main.js",
-)
+_NAMES = "columns model lanes items bytes chart details latency picture tools main"
+SCRIPTS = tuple(f"{name}.js" for name in _NAMES.split())
 """Parts of the page's own script, in the order in which they run."""
 PLAIN_SCRIPTS = ("tools.js", "plain.js")
 """Those of a page of text and tables."""
@@ -51,33 +40,45 @@ _MOST_OPTIONS = 500
 def build_page(analysis: Analysis, page: PageData) -> str:
     """Build the page as text."""
     layout, columns = packed(_list_tables(page), _RISING)
-    style, library, script = asset("style.css"), _read_vendored(LIBRARY), join_scripts(SCRIPTS)
-    policy = (
-        f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
+    return _render(
+        "page.html.j2",
+        asset("style.css"),
+        (_read_vendored(LIBRARY), join_scripts(SCRIPTS)),
+        analysis=analysis,
+        page=page,
+        both=two_captures,
+        measured=client,
+        proxies=hops,
+        sentences=sentences,
+        encrypted=tls,
+        key_logs=KEY_LOGS,
+        quality=quality,
+        meanings=explain_causes(analysis.ends),
+        library=Markup(_deflate_library()),  # like all of `Markup`, made of constants, base64 and JSON that is escaped
+        columns=Markup(columns),
+        facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),
     )
-    policy += f"'{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
+
+
+def render_plain(package: str, template: str, more_style: str = "", **values: Any) -> str:
+    """Build a page of text and tables with a template and a style of another package."""
+    style = asset("style.css") + files(package).joinpath("style.css").read_text(encoding="utf-8") + more_style
+    return _render(template, style, (join_scripts(PLAIN_SCRIPTS),), package, **values)
+
+
+def _render(template: str, style: str, scripts: Sequence[str], package: str = __package__, **values: Any) -> str:
+    """Fill in a template; the page's policy allows the style and the scripts alone, and has the last one."""
+    allowed = " ".join(f"'{policy_hash(script)}'" for script in scripts)
+    policy = f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src {allowed}; "
     text: str = (
-        environment()
-        .get_template("page.html.j2")
+        environment(package)
+        .get_template(template)
         .render(
-            analysis=analysis,
-            page=page,
+            **values,
             said=said,
-            both=two_captures,
-            measured=client,
-            other=other_requests,
-            proxies=hops,
-            recorded=processes,
-            encrypted=tls,
-            key_logs=KEY_LOGS,
-            quality=quality,
-            meanings=explain_causes(analysis.ends),
-            policy=Markup(policy),  # made of constants and base64 alone
+            policy=Markup(f"{policy}base-uri 'none'; form-action 'none'"),
             style=Markup(style),
-            script=Markup(script),
-            library=Markup(_deflate_library()),
-            columns=Markup(columns),
-            facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),
+            script=Markup(scripts[-1]),
             version=_core.__version__,
         )
     )
@@ -115,10 +116,10 @@ def policy_hash(text: str) -> str:
 
 
 @functools.cache
-def environment(*more: BaseLoader) -> Environment:
-    """Load the templates, and those of `more` loaders; all values are cleaned and escaped."""
+def environment(package: str) -> Environment:
+    """Load the templates, and those of another package; all values are cleaned and escaped."""
     made = Environment(
-        loader=ChoiceLoader([*more, FunctionLoader(asset)]),
+        loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader(__package__, "page")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_clean,
@@ -145,12 +146,8 @@ def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for name in ("rpcs", "waits", "frames", "packets", "spans", "steps"):
         table = getattr(page, name)
-        columns = {
-            field: getattr(table, field)
-            for field in table.__struct_fields__
-            if field not in ("shares", "whole", "interval")
-        }
-        tables[name] = columns
+        fields = [field for field in table.__struct_fields__ if field not in ("shares", "whole", "interval")]
+        tables[name] = {field: getattr(table, field) for field in fields}
     shares = page.rpcs.shares
     tables["rpcs"] |= {f"share{place}": shares[:, place] for place in range(shares.shape[1]) if shares[:, place].any()}
     return tables
@@ -172,9 +169,16 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
         "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [
-            [c.connection, c.start_ns, c.end_ns, *_describe_connection(known[c.connection])]
+            [
+                c.connection,
+                c.start_ns,
+                c.end_ns,
+                f"{said.name(of.client)} → {said.name(of.server)}",
+                of.rpcs,
+                of.vantage,
+            ]
             for c in page.connections
-            if c.connection in known
+            if (of := known.get(c.connection))
         ],
         "methods": [said.method_name(m.name, m.label) for m in page.methods],
         "bins": BINS_PER_DECADE,
@@ -197,8 +201,3 @@ def _encode_picture(picture: Picture | None) -> Any:
         return None
     names = tuple(said.name(method) for method in picture.methods)
     return msgspec.to_builtins(replace(picture, title=said.clean(picture.title), methods=names))
-
-
-def _describe_connection(c: ConnectionFacts) -> tuple[str, int, str]:
-    """Give both ends of a connection, its RPCs, and where it was captured."""
-    return f"{said.name(c.client)} → {said.name(c.server)}", c.rpcs, c.vantage

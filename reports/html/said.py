@@ -10,8 +10,8 @@ from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, list_first, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
-from ..shared.cost import describe_cost
-from ..shared.quality import find_main, judge_verdict, list_flaws, list_not_judged, rank_cost
+from ..shared.quality import find_main, judge_verdict, list_flaws, rank_cost
+from ..shared.sentences import describe_cost
 
 MOST_TEXT = 4_000
 """Most characters of a text; explanations are shorter."""
@@ -89,11 +89,6 @@ def verdict_severity(analysis: Analysis) -> str:
 def flaws(analysis: Analysis) -> list[str]:
     """List what is missing from the capture."""
     return [count(*flaw) for flaw in list_flaws(analysis)]
-
-
-def budget(analysis: Analysis) -> list[dict[str, Any]]:
-    """List the causes of the capture's RPC time, as `parts` does."""
-    return parts(analysis.ends.budget if analysis.ends else analysis.budget)
 
 
 def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -209,11 +204,6 @@ def packets(connection: ConnectionFacts) -> str:
     retransmitted = connection.retransmitted_packets
     number = f"{connection.packets_client + connection.packets_server:,}"
     return number + (f" ({retransmitted:,} retransmitted)" if retransmitted else "")
-
-
-def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
-    """List the findings that the capture cannot decide, grouped by reason."""
-    return [(", ".join(ids), reason) for ids, reason in list_not_judged(analysis)]
 
 
 def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ The `perfetto` package has the trace builder and the message types (https://perf
 trace-packet-proto). Concatenated pieces are a valid trace, so the whole trace is never in memory.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
@@ -28,6 +28,13 @@ PIECE = 8192
 MOST_TEXT = 2048
 """Most characters of a text: explanations fit, longer foreign text is cut."""
 _SEQUENCE = 1
+_INTERNED: dict[str, Callable[[str], dict[str, str | bytes]]] = {
+    "event_names": lambda text: {"name": shown(text)},
+    "event_categories": lambda text: {"name": text},
+    "debug_annotation_names": lambda text: {"name": text},
+    "debug_annotation_string_values": lambda text: {"str": shown(text).encode()},
+}
+"""Texts that are written once and then have numbers, by their field in a packet."""
 
 
 class _Annotations(Protocol):
@@ -43,10 +50,7 @@ class Writer:
         self._count = 0
         self._tracks = 0
         self._flows = 0
-        self._names: dict[str, int] = {}
-        self._categories: dict[str, int] = {}
-        self._keys: dict[str, int] = {}
-        self._texts: dict[str, int] = {}
+        self._known: dict[str, dict[str, int]] = {field: {} for field in _INTERNED}
         first = self._packet()
         first.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED | TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         first.trace_packet_defaults.timestamp_clock_id = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
@@ -156,8 +160,8 @@ class Writer:
         packet.timestamp = at
         event = packet.track_event
         event.type, event.track_uuid = kind, track
-        event.name_iid = self._number(packet, self._names, name)
-        event.category_iids.append(self._number(packet, self._categories, category))
+        event.name_iid = self._number(packet, "event_names", name)
+        event.category_iids.append(self._number(packet, "event_categories", category))
         self._notes(packet, event.debug_annotations, notes or {})
         return event
 
@@ -166,30 +170,23 @@ class Writer:
             if value is None:
                 continue
             note = into.add()
-            note.name_iid = self._number(packet, self._keys, key)
+            note.name_iid = self._number(packet, "debug_annotation_names", key)
             if isinstance(value, bool):
                 note.bool_value = value
             elif isinstance(value, int):
                 note.int_value = clip_ns(value)
             elif isinstance(value, str):
-                note.string_value_iid = self._number(packet, self._texts, value)
+                note.string_value_iid = self._number(packet, "debug_annotation_string_values", value)
             else:
                 self._notes(packet, note.dict_entries, value)
 
-    def _number(self, packet: TracePacket, known: dict[str, int], text: str) -> int:
+    def _number(self, packet: TracePacket, field: str, text: str) -> int:
         """Give the number of a text; the first packet with a new text defines its number."""
+        known = self._known[field]
         number = known.get(text)
         if number is None:
             number = known[text] = len(known) + 1
-            data = packet.interned_data
-            if known is self._names:
-                data.event_names.add(iid=number, name=shown(text))
-            elif known is self._categories:
-                data.event_categories.add(iid=number, name=text)
-            elif known is self._keys:
-                data.debug_annotation_names.add(iid=number, name=text)
-            else:
-                data.debug_annotation_string_values.add(iid=number, str=shown(text).encode())
+            getattr(packet.interned_data, field).add(iid=number, **_INTERNED[field](text))
         return number
 
 

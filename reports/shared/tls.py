@@ -1,6 +1,6 @@
 """Say what a TLS connection without secrets shows: its handshake, its records and its silences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, duration, safe, size
@@ -11,7 +11,9 @@ def list_rows(one: TlsFacts, analysis: Analysis) -> Iterator[tuple[str, str, str
     """List the rows of one connection: number, side, text."""
     ends = next((f"{c.client} -> {c.server}" for c in analysis.connections if c.connection == one.connection), "")
     yield str(one.connection), "TLS", f"{safe(ends)}: {', '.join(_describe_handshake(one))}"
-    yield from (("", name, "; ".join(texts)) for name, texts in _list_sides(one))
+    for name, other, side in (("client", "server", one.client), ("server", "client", one.server)):
+        if side.records:
+            yield "", name, "; ".join(_describe_side(side, other))
     for cause, blocked in one.blocked.items():
         intervals = count(blocked.waits, "blocked interval")
         yield "", "blocked", f"{intervals} inside a record, {duration(blocked.total_ns)} in total, by {cause}"
@@ -31,12 +33,6 @@ def _describe_handshake(one: TlsFacts) -> Iterator[str]:
         hello = f", ServerHello after {duration(one.server_hello_ns)}" if one.server_hello_ns is not None else ""
         packets = f" (packets {one.hello_packet:,} to {one.finished_packet:,}{hello})" if one.finished_packet else ""
         yield f"handshake {duration(one.handshake_ns)}{packets}"
-
-
-def _list_sides(one: TlsFacts) -> Iterator[tuple[str, Sequence[str]]]:
-    for name, other, side in (("client", "server", one.client), ("server", "client", one.server)):
-        if side.records:
-            yield name, tuple(_describe_side(side, other))
 
 
 def _describe_side(side: RecordFacts, other: str) -> Iterator[str]:

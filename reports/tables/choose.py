@@ -119,7 +119,7 @@ def list_conditions(piece: Frame, table: str, choice: Choice, origin: Origin) ->
         chosen = [name in choice.statuses or (FAILED in choice.statuses and name != "OK") for name in status.texts]
         conditions.append(status.where(chosen) | (status.is_null() & (NOT_SEEN in choice.statuses)))
     if choice.trace is not None:
-        words = columns["trace_id"].words
+        words = columns["trace_id"].cells.T
         conditions.append((words[0] == choice.trace >> 64) & (words[1] == choice.trace & (1 << 64) - 1))
         conditions.append(~columns["trace_id"].is_null())
     if choice.begin is not None or choice.end is not None:

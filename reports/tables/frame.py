@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, StructMeta
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...analyzer.model.text import safe
@@ -18,93 +17,69 @@ Packed: TypeAlias = tuple[str, Any, list[str | None] | None, bool, int | None]
 """A column for `_core.RowWriter`: name; cells; texts, or names of parts; whether they are an enum; what means null."""
 
 
-class _AbstractStruct(StructMeta, ABCMeta):
-    pass
-
-
-class Column(Struct, frozen=True, eq=False, metaclass=_AbstractStruct):
+class Column(Struct, frozen=True, eq=False):
     """Cells of one kind."""
 
-    @abstractmethod
+    cells: Any
+    """One for each row, along the first axis."""
+
     def __len__(self) -> int:
         """Count the cells."""
+        return len(self.cells)
 
-    @abstractmethod
-    def take(self, rows: Any) -> Any:
+    def take(self, rows: Any) -> Self:
         """Take some rows: a slice, their numbers, or a mask."""
+        return replace(self, cells=self.cells[rows])
 
     def is_null(self) -> npt.NDArray[np.bool_]:
         """Tell which cells are null."""
         return np.zeros(len(self), bool)
 
-    @abstractmethod
     def sort_keys(self) -> tuple[Array, ...]:
         """Give arrays that order the cells as a whole, the first one being the least significant."""
+        return tuple(np.atleast_2d(self.cells.T)[::-1])
 
-    @abstractmethod
     def to_list(self) -> list[Any]:
         """Give the cells as Python values; None for null."""
+        return [None if null else cell for cell, null in zip(self.cells.tolist(), self.is_null().tolist(), strict=True)]
 
-    @abstractmethod
-    def append(self, others: Sequence[Any]) -> Any:
+    def append(self, others: Sequence[Self]) -> Self:
         """Put the cells of other columns of this kind behind these."""
+        return replace(self, cells=np.concatenate([self.cells, *(other.cells for other in others)]))
 
-    def escape(self) -> Any:
+    def escape(self) -> Self:
         """Escape foreign text with `safe`."""
         return self
 
-    @abstractmethod
     def pack(self, name: str) -> Packed:
         """Give the column as the core's writer takes it."""
+        return name, np.ascontiguousarray(self.cells), None, False, None
 
 
 class Numbers(Column, frozen=True, eq=False):
     """Integers, booleans, or floating-point numbers, of which not-a-number is null."""
 
-    cells: Array
     null: int | None = None
     """The number that means null."""
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    def take(self, rows: Any) -> Numbers:
-        return Numbers(self.cells[rows], self.null)
 
     def is_null(self) -> npt.NDArray[np.bool_]:
         if self.cells.dtype == np.float64:
             return np.asarray(np.isnan(self.cells))
-        return np.zeros(len(self), bool) if self.null is None else np.asarray(self.cells == self.null)
-
-    def sort_keys(self) -> tuple[Array, ...]:
-        return (self.cells,)
-
-    def to_list(self) -> list[Any]:
-        return [None if null else cell for cell, null in zip(self.cells.tolist(), self.is_null().tolist(), strict=True)]
-
-    def append(self, others: Sequence[Numbers]) -> Numbers:
-        return Numbers(np.concatenate([self.cells, *(other.cells for other in others)]), self.null)
+        return super().is_null() if self.null is None else np.asarray(self.cells == self.null)
 
     def pack(self, name: str) -> Packed:
-        return name, np.ascontiguousarray(self.cells), None, False, self.null
+        return *super().pack(name)[:-1], self.null
 
 
 class Texts(Column, frozen=True, eq=False):
     """Texts by number; a number without a text is null."""
 
-    codes: Array
     texts: Sequence[str | None]
     is_enum: bool = False
     """Whether the texts are all that may occur, none of them from a capture."""
 
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def take(self, rows: Any) -> Texts:
-        return replace(self, codes=self.codes[rows])
-
     def is_null(self) -> npt.NDArray[np.bool_]:
-        return self.where([text is None for text in self.texts]) | (self.codes >= len(self.texts))
+        return np.asarray(self.where([text is None for text in self.texts]) | (self.cells >= len(self.texts)))
 
     def where(self, chosen: Sequence[bool]) -> npt.NDArray[np.bool_]:
         """Tell which cells have a text that is chosen, given one answer for each text."""
@@ -118,15 +93,15 @@ class Texts(Column, frozen=True, eq=False):
 
     def clip(self) -> npt.NDArray[np.int64]:
         """Give the codes with the number of texts for each that has none: narrow codes cannot hold the number 256."""
-        return np.minimum(self.codes.astype(np.int64), len(self.texts))
+        return np.asarray(np.minimum(self.cells.astype(np.int64), len(self.texts)))
 
     def to_list(self) -> list[str | None]:
         texts = [*self.texts, None]
-        return [texts[min(code, len(self.texts))] for code in self.codes.tolist()]
+        return [texts[min(code, len(self.texts))] for code in self.cells.tolist()]
 
     def append(self, others: Sequence[Texts]) -> Texts:
         if all(other.texts == self.texts for other in others):
-            return replace(self, codes=np.concatenate([self.codes, *(other.codes for other in others)]))
+            return super().append(others)
         return number_texts([text for part in (self, *others) for text in part.to_list()])
 
     def escape(self) -> Texts:
@@ -135,112 +110,78 @@ class Texts(Column, frozen=True, eq=False):
         return replace(self, texts=[text if text is None else safe(text) for text in self.texts])
 
     def pack(self, name: str) -> Packed:
-        return name, np.ascontiguousarray(self.codes), list(self.texts), self.is_enum, None
+        return name, np.ascontiguousarray(self.cells), list(self.texts), self.is_enum, None
 
 
 class Hex(Column, frozen=True, eq=False):
-    """Identifiers of 64 bits a word, written in hexadecimal; null where all words are zero."""
-
-    words: tuple[Array, ...]
-
-    def __len__(self) -> int:
-        return len(self.words[0])
-
-    def take(self, rows: Any) -> Hex:
-        return Hex(tuple(word[rows] for word in self.words))
+    """Identifiers of 64 bits a word, with a row of words each, written in hexadecimal; null where all are zero."""
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.logical_and.reduce([word == 0 for word in self.words]))
-
-    def sort_keys(self) -> tuple[Array, ...]:
-        return self.words[::-1]
+        return np.asarray(~self.cells.any(axis=1))
 
     def to_list(self) -> list[str | None]:
-        rows = zip(*(word.tolist() for word in self.words), strict=True)
-        return ["".join(f"{word:016x}" for word in row) if any(row) else None for row in rows]
-
-    def append(self, others: Sequence[Hex]) -> Hex:
-        return Hex(tuple(map(np.concatenate, zip(self.words, *(other.words for other in others), strict=True))))
+        return ["".join(f"{word:016x}" for word in row) if any(row) else None for row in self.cells.tolist()]
 
     def pack(self, name: str) -> Packed:
-        return name, [np.ascontiguousarray(word) for word in self.words], None, False, None
+        return name, [np.ascontiguousarray(word) for word in self.cells.T], None, False, None
 
 
 class Parts(Column, frozen=True, eq=False):
-    """A structure of integers."""
+    """A structure of integers, with a row of parts each."""
 
-    cells: Array
-    """One row of parts per row of the table."""
     names: Sequence[str]
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    def take(self, rows: Any) -> Parts:
-        return Parts(self.cells[rows], self.names)
 
     def part(self, name: str) -> Numbers:
         """Take one part as a column."""
         return Numbers(self.cells[:, self.names.index(name)])
 
-    def sort_keys(self) -> tuple[Array, ...]:
-        return tuple(self.cells.T[::-1])
-
     def to_list(self) -> list[dict[str, int]]:
         return [dict(zip(self.names, row, strict=True)) for row in self.cells.tolist()]
-
-    def append(self, others: Sequence[Parts]) -> Parts:
-        return Parts(np.concatenate([self.cells, *(other.cells for other in others)]), self.names)
 
     def pack(self, name: str) -> Packed:
         return name, np.ascontiguousarray(self.cells, np.int64), list(self.names), False, None
 
 
 class Lists(Column, frozen=True, eq=False):
-    """Lists; None for null. CSV has their items joined by semicolons."""
+    """Sequences in a list; None for null. CSV has their items joined by semicolons."""
 
-    lists: Sequence[Any]
-    """Sequences, or None."""
     dtype: npt.DTypeLike | None = None
     """Type of the items, which are texts without one."""
-
-    def __len__(self) -> int:
-        return len(self.lists)
 
     def take(self, rows: Any) -> Lists:
         numbered = isinstance(rows, np.ndarray) and rows.dtype != np.bool_
         numbers = rows if numbered else np.arange(len(self))[rows]
-        return replace(self, lists=[self.lists[row] for row in numbers.tolist()])
+        return replace(self, cells=[self.cells[row] for row in numbers.tolist()])
 
     def is_null(self) -> npt.NDArray[np.bool_]:
-        return np.array([one is None for one in self.lists], bool)
+        return np.array([one is None for one in self.cells], bool)
 
     def sort_keys(self) -> tuple[Array, ...]:
         """Lists have no order. Raises TypeError."""
         raise TypeError("lists have no order")
 
     def to_list(self) -> list[Sequence[Any] | None]:
-        return list(self.lists)
+        return list(self.cells)
 
     def append(self, others: Sequence[Lists]) -> Lists:
-        return replace(self, lists=[one for part in (self, *others) for one in part.lists])
+        return replace(self, cells=[one for part in (self, *others) for one in part.cells])
 
     def escape(self) -> Lists:
         if self.dtype is not None:
             return self
-        return replace(self, lists=[one if one is None else list(map(safe, one)) for one in self.lists])
+        return replace(self, cells=[one if one is None else list(map(safe, one)) for one in self.cells])
 
     def join(self) -> Texts:
         """Join the items by semicolons."""
-        return number_texts([None if one is None else ";".join(map(str, one)) for one in self.lists])
+        return number_texts([None if one is None else ";".join(map(str, one)) for one in self.cells])
 
     def pack(self, name: str) -> Packed:
-        lengths = np.array([-1 if one is None else len(one) for one in self.lists], np.int64)
-        items = [item for one in self.lists for item in (one if one is not None else ())]
+        lengths = np.array([-1 if one is None else len(one) for one in self.cells], np.int64)
+        items = [item for one in self.cells for item in (one if one is not None else ())]
         if self.dtype is not None:
             return name, (lengths, np.array(items, self.dtype)), None, False, None
         numbered = number_texts(items)
-        return name, (lengths, numbered.codes), list(numbered.texts), False, None
+        return name, (lengths, numbered.cells), list(numbered.texts), False, None
 
 
 def number_texts(values: Sequence[str | None]) -> Texts:

@@ -34,21 +34,21 @@ from ...analyzer.tables import (
     names_of,
 )
 from ...analyzer.tables.grouping import take_rows
-from .frame import Frame, Hex, Lists, Numbers, Parts, Texts, number_texts
+from .frame import Column, Frame, Hex, Lists, Numbers, Parts, Texts, number_texts
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
 _NO_NUMBER = np.iinfo(np.int64).min
 """Stands for null where any other number may occur."""
 
 
-def _name_codes(codes: npt.NDArray[Any], names: Sequence[str]) -> Texts:
-    """Replace codes by names; codes without a name become null."""
-    return Texts(codes, names, is_enum=True)
+def _name_codes(codes: npt.NDArray[Any], names: Sequence[str], nameless: int | None = None) -> Texts:
+    """Replace codes by names; those without a name, and `nameless`, become null."""
+    return Texts(codes if nameless is None else np.where(codes == nameless, len(names), codes), names, is_enum=True)
 
 
-def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> Numbers:
+def _null_unknown(column: npt.NDArray[Any]) -> Numbers:
     """Replace the value that means unknown by null."""
-    return Numbers(column, not_known)
+    return Numbers(column, -1)
 
 
 def _number(values: Sequence[int | None]) -> Numbers:
@@ -90,39 +90,28 @@ def set_origin(origin: Origin | None, tables: Tables) -> None:
         origin.time_ns = tables.capture["first_time_ns"] or 0
 
 
+def _arrange(table: Any, names: str, **own: Column) -> Frame:
+    """Take columns of a table by their names, in this order; `own` are those that differ from the table's."""
+    return Frame({name: own[name] if name in own else Numbers(getattr(table, name)) for name in names.split()})
+
+
 def frames(table: Frames) -> Frame:
     """Build the table of `grpcdiag frames`."""
-    return Frame(
-        {
-            "connection": Numbers(table.connection),
-            "direction": _name_codes(table.direction, DIRECTIONS),
-            "stream": Numbers(table.stream),
-            "type": _name_codes(table.kind, _FRAME_TYPES),
-            "flags": Numbers(table.flags),
-            "length": Numbers(table.length),
-            "first_packet": Numbers(table.first_packet),
-            "first_time_ns": Numbers(table.first_time_ns),
-            "last_packet": Numbers(table.last_packet),
-            "last_time_ns": Numbers(table.last_time_ns),
-        }
+    return _arrange(
+        table,
+        "connection direction stream type flags length first_packet first_time_ns last_packet last_time_ns",
+        direction=_name_codes(table.direction, DIRECTIONS),
+        type=_name_codes(table.kind, _FRAME_TYPES),
     )
 
 
 def messages(table: Messages) -> Frame:
     """Build the table of `grpcdiag messages`."""
-    return Frame(
-        {
-            "connection": Numbers(table.connection),
-            "stream": Numbers(table.stream),
-            "direction": _name_codes(table.direction, DIRECTIONS),
-            "index": Numbers(table.index),
-            "length": Numbers(table.length),
-            "compressed": Numbers(table.compressed != 0),
-            "first_packet": Numbers(table.first_packet),
-            "first_time_ns": Numbers(table.first_time_ns),
-            "last_packet": Numbers(table.last_packet),
-            "last_time_ns": Numbers(table.last_time_ns),
-        }
+    return _arrange(
+        table,
+        "connection stream direction index length compressed first_packet first_time_ns last_packet last_time_ns",
+        direction=_name_codes(table.direction, DIRECTIONS),
+        compressed=Numbers(table.compressed != 0),
     )
 
 
@@ -133,21 +122,13 @@ _FLAG_SETS = ["-", *(",".join(n for bit, n in enumerate(_TCP_FLAGS) if flags >> 
 
 def packets(table: Packets) -> Frame:
     """Build the table of `grpcdiag packets`."""
-    notes = np.where(table.note == 0, len(_core.PACKET_NOTES), table.note)
-    return Frame(
-        {
-            "packet": Numbers(table.packet),
-            "time_ns": Numbers(table.time_ns),
-            "connection": _null_unknown(table.connection, 0xFFFF_FFFF),
-            "direction": _name_codes(table.direction, DIRECTIONS),
-            "flags": _name_codes(table.flags & 511, _FLAG_SETS),
-            "seq": Numbers(table.seq),
-            "ack": Numbers(table.ack),
-            "window": Numbers(table.window),
-            "payload_bytes": Numbers(table.payload_bytes),
-            "captured_payload_bytes": Numbers(table.captured_payload_bytes),
-            "note": _name_codes(notes, _core.PACKET_NOTES),
-        }
+    return _arrange(
+        table,
+        "packet time_ns connection direction flags seq ack window payload_bytes captured_payload_bytes note",
+        connection=Numbers(table.connection, 0xFFFF_FFFF),
+        direction=_name_codes(table.direction, DIRECTIONS),
+        flags=_name_codes(table.flags & 511, _FLAG_SETS),
+        note=_name_codes(table.note, _core.PACKET_NOTES, nameless=0),
     )
 
 
@@ -165,41 +146,33 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> Frame:
     codes = np.searchsorted(used, following).astype(np.uint32)
     named = [some.names[number - 1 if number else NO_METHOD] for number in used.tolist()]
     before = (table.flags & BEGUN_BEFORE) != 0
-    return Frame(
-        {
-            "connection": Numbers(table.connection),
-            "stream": Numbers(table.stream),
-            "method": Texts(codes, [name for name, _ in named]),
-            "start_time_ns": _null_unknown(np.where(before, -1, table.start_time_ns)),
-            "duration_ns": _null_unknown(np.where(before, -1, table.duration_ns)),
-            "status": _name_codes(
-                np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES
-            ),
-            "status_source": _name_codes(
-                np.where(table.status_source == 0, len(_core.STATUS_SOURCES), table.status_source), _core.STATUS_SOURCES
-            ),
-            "http_status": _null_unknown(table.http_status, 0),
-            "protocol": _name_codes(table.protocol, _core.RPC_PROTOCOLS),
-            "request_messages": Numbers(table.request_messages),
-            "response_messages": Numbers(table.response_messages),
-            "request_bytes": Numbers(table.request_bytes),
-            "response_bytes": Numbers(table.response_bytes),
-            "first_packet": Numbers(table.first_packet),
-            "last_packet": _null_unknown(table.last_packet, 0),
-            "complete": Numbers((table.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE),
-            "begun_before": Numbers(before),
-            "method_inferred": Numbers(np.zeros(len(table.flags), dtype=bool)),
-            "method_label": Texts(codes, [label for _, label in named]),
-            "method_unknown": Numbers((table.flags & METHOD_UNKNOWN) != 0),
-            "touches_gap": Numbers((table.flags & TOUCHES_GAP) != 0),
-            "deadline_ns": _null_unknown(some.deadlines),
-            "grpc_message": _look_up(table.grpc_message, some.errors),
-            "previous_attempts": _null_unknown(table.previous_attempts, 0),
-            "trace_id": Hex((table.trace_high, table.trace_low)),
-            "span_id": Hex((table.span_id,)),
-            "parent_rpc": _null_unknown(np.full(len(before), -1) if some.parents is None else some.parents),
-            "budget": Parts(some.budgets, causes),
-        }
+    return _arrange(
+        table,
+        "connection stream method start_time_ns duration_ns status status_source http_status protocol "
+        "request_messages response_messages request_bytes response_bytes first_packet last_packet complete "
+        "begun_before method_inferred method_label method_unknown touches_gap deadline_ns grpc_message "
+        "previous_attempts trace_id span_id parent_rpc budget",
+        method=Texts(codes, [name for name, _ in named]),
+        start_time_ns=_null_unknown(np.where(before, -1, table.start_time_ns)),
+        duration_ns=_null_unknown(np.where(before, -1, table.duration_ns)),
+        status=_name_codes(table.status, _core.STATUSES, nameless=NOT_SEEN),
+        status_source=_name_codes(table.status_source, _core.STATUS_SOURCES, nameless=0),
+        http_status=Numbers(table.http_status, 0),
+        protocol=_name_codes(table.protocol, _core.RPC_PROTOCOLS),
+        last_packet=Numbers(table.last_packet, 0),
+        complete=Numbers((table.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE),
+        begun_before=Numbers(before),
+        method_inferred=Numbers(np.zeros(len(table.flags), dtype=bool)),
+        method_label=Texts(codes, [label for _, label in named]),
+        method_unknown=Numbers((table.flags & METHOD_UNKNOWN) != 0),
+        touches_gap=Numbers((table.flags & TOUCHES_GAP) != 0),
+        deadline_ns=_null_unknown(some.deadlines),
+        grpc_message=_look_up(table.grpc_message, some.errors),
+        previous_attempts=Numbers(table.previous_attempts, 0),
+        trace_id=Hex(np.stack((table.trace_high, table.trace_low), axis=1)),
+        span_id=Hex(table.span_id[:, np.newaxis]),
+        parent_rpc=_null_unknown(np.full(len(before), -1) if some.parents is None else some.parents),
+        budget=Parts(some.budgets, causes),
     )
 
 
@@ -225,27 +198,20 @@ def rpc_pieces(
 def waits(tables: Tables) -> Frame:
     """Build the table of `grpcdiag waits`."""
     table = tables.waits
-    return Frame(
-        {
-            "connection": Numbers(table.connection),
-            "stream": Numbers(table.stream),
-            "direction": _name_codes(table.direction, DIRECTIONS),
-            "start_time_ns": Numbers(table.start_time_ns),
-            "duration_ns": Numbers(table.duration_ns),
-            "cause": _name_codes(table.cause, CAUSES),
-            "owed_bytes": Numbers(table.owed_bytes),
-            "in_flight_bytes": _null_unknown(table.in_flight_bytes),
-            "congestion_window_bytes": Numbers(table.congestion_window_bytes),
-            "receive_window_bytes": _null_unknown(table.receive_window_bytes),
-            "stream_window_bytes": _null_unknown(table.stream_window_bytes, WINDOW_NOT_KNOWN),
-            "connection_window_bytes": _null_unknown(table.connection_window_bytes, WINDOW_NOT_KNOWN),
-            "stopped_at_packet": Numbers(table.stopped_at_packet),
-            "released_by_packet": _null_unknown(table.released_by_packet, 0),
-            "resumed_at_packet": Numbers(table.resumed_at_packet),
-            "idle_before_ns": _null_unknown(table.idle_before_ns),
-            "retransmission_timeout_ns": _null_unknown(table.rto_ns),
-            "flight_first_packet": Numbers(table.flight_first_packet),
-        }
+    return _arrange(
+        table,
+        "connection stream direction start_time_ns duration_ns cause owed_bytes in_flight_bytes "
+        "congestion_window_bytes receive_window_bytes stream_window_bytes connection_window_bytes stopped_at_packet "
+        "released_by_packet resumed_at_packet idle_before_ns retransmission_timeout_ns flight_first_packet",
+        direction=_name_codes(table.direction, DIRECTIONS),
+        cause=_name_codes(table.cause, CAUSES),
+        in_flight_bytes=_null_unknown(table.in_flight_bytes),
+        receive_window_bytes=_null_unknown(table.receive_window_bytes),
+        stream_window_bytes=Numbers(table.stream_window_bytes, WINDOW_NOT_KNOWN),
+        connection_window_bytes=Numbers(table.connection_window_bytes, WINDOW_NOT_KNOWN),
+        released_by_packet=Numbers(table.released_by_packet, 0),
+        idle_before_ns=_null_unknown(table.idle_before_ns),
+        retransmission_timeout_ns=_null_unknown(table.rto_ns),
     )
 
 
@@ -275,16 +241,8 @@ def _build_connections(tables: Tables, some: range) -> Frame:
         if name in kinds
     }
     columns["protocol"] = Texts(table.protocol[part], PROTOCOLS)
-    for name in (
-        "payload_bytes",
-        "decoded_bytes",
-        "retransmitted_bytes",
-        "not_http2_bytes",
-        "encrypted_bytes",
-        "undecoded_bytes",
-    ):
-        columns[name] = Numbers(getattr(table, name)[part])
-    return Frame(columns)
+    sums = "payload_bytes decoded_bytes retransmitted_bytes not_http2_bytes encrypted_bytes undecoded_bytes"
+    return Frame(columns | {name: Numbers(getattr(table, name)[part]) for name in sums.split()})
 
 
 def _of_facts(values: Sequence[Any], kind: object) -> Numbers | Texts:
@@ -351,12 +309,10 @@ def evidence(analysis: Analysis) -> Frame:
 def problems(tables: Tables) -> Frame:
     """Build the table of decoding problems."""
     table = tables.problems
-    return Frame(
-        {
-            "time_ns": Numbers(table.time_ns),
-            "connection": _null_unknown(table.connection, 0xFFFF_FFFF),
-            "layer": _name_codes(table.layer, LAYERS),
-            "kind": _name_codes(table.kind, tables.problem_kinds),
-            "packet": Numbers(table.packet),
-        }
+    return _arrange(
+        table,
+        "time_ns connection layer kind packet",
+        connection=Numbers(table.connection, 0xFFFF_FFFF),
+        layer=_name_codes(table.layer, LAYERS),
+        kind=_name_codes(table.kind, tables.problem_kinds),
     )

@@ -1,6 +1,7 @@
 """The report of `analyze` for a terminal: what happened, the packets that show it, and what to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,12 +15,11 @@ from ...analyzer.model.analysis import Analysis, Narrowed
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, list_first, safe, size, utc
-from ..shared import client, hops, other_requests, two_captures
+from ..shared import client, hops, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
-from ..shared.narrowed import describe_selection
-from ..shared.processes import HEAD, describe_processes
 from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
+from ..shared.sentences import MOST_PATHS, THREADS, describe_processes, describe_selection
 from . import overviews, tls
 from .findings import list_brief_findings, list_findings, show_finding
 
@@ -58,30 +58,36 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
 def render_screen(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """Render what fits one screen: verdict, time by cause, and for the worst findings the proof and one remedy."""
     width = max(LEAST_WIDTH, width)
-    for layout in _LAYOUTS:
-        text = draw(_list_brief_parts(analysis, width, *layout), width=width, colour=colour)
+
+    @functools.cache  # layouts share parts, and drawing takes longer than an analysis
+    def show(list_parts: Callable[..., Iterable[RenderableType]], *numbers: int) -> str:
+        parts = list(list_parts(analysis, width, *numbers))
+        return draw(parts, width=width, colour=colour) if parts else ""
+
+    for proved, others, rows in _LAYOUTS:
+        text = show(_begin_brief) + show(list_brief_findings, proved, others) + show(_end_brief, rows)
         if text.count("\n") <= SCREEN:
             break
     return text
 
 
-def _list_brief_parts(analysis: Analysis, width: int, proved: int, others: int, rows: int) -> list[RenderableType]:
-    """List the parts with so many findings with proof, in a line each, and so many methods, connections and notes."""
+def _begin_brief(analysis: Analysis, width: int) -> list[RenderableType]:
+    """List the parts above the findings of a report without details."""
     parts = _begin(analysis)
     if analysis.totals.rpcs:
-        budget = analysis.ends.budget if analysis.ends else analysis.budget
+        budget = (analysis.ends or analysis).budget
         least = _SMALL_CAUSE * sum(budget.values())
         large = {cause: ns for cause, ns in budget.items() if ns >= least}
         parts += [Text(), _show_budget(large, explain_causes(analysis.ends), width, sum(budget.values()))]
     else:
         parts += tls.parts(analysis, most=1, ways=False)
-    if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
-    if analysis.client:
-        parts += [Text(), *client.parts(analysis.client, width)]
-    if analysis.ends:
-        parts += [Text(), *two_captures.parts(analysis.ends, width)]
-    parts += list_brief_findings(analysis, width, proved, others)
+    parts += _list_measured(analysis, width)
+    return parts
+
+
+def _end_brief(analysis: Analysis, width: int, rows: int) -> list[RenderableType]:
+    """List the parts below the findings of a report without details, with so many methods, connections and notes."""
+    parts: list[RenderableType] = []
     if rows:
         parts += [Text(), *overviews.methods(analysis.methods, width, rows)] if analysis.totals.rpcs else []
         parts += [] if analysis.totals.rpcs else overviews.show_other_requests(analysis, rows)
@@ -115,31 +121,36 @@ def render_finding(analysis: Analysis, finding: Finding, *, width: int = 100) ->
 
 def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:
     parts = _begin(analysis)
-    budget = analysis.ends.budget if analysis.ends else analysis.budget
+    budget = (analysis.ends or analysis).budget
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += (
         [Text(), _show_budget(budget, explain_causes(analysis.ends), width)]
         if analysis.totals.rpcs
         else tls.parts(analysis)
     )
-    if analysis.processes:
-        parts += [Text(), *_show_processes(analysis.processes, analysis.recording)]
-    if analysis.client:
-        parts += [Text(), *client.parts(analysis.client, width)]
-    if analysis.ends:
-        parts += [Text(), *two_captures.parts(analysis.ends, width)]
+    parts += _list_measured(analysis, width)
     for hop in analysis.hops:
         lines = [Text(safe(line)) for line in hops.list_lines(analysis, hop)]
         parts += [Text(), Text(hops.name_hop(hop), style="bold"), Padding(Group(*lines), (0, 0, 0, 2))]
     parts += list_findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
-    parts += overviews.show_other_requests(analysis, top or other_requests.MOST)
+    parts += overviews.show_other_requests(analysis, top or MOST_PATHS)
     parts += [Text(), *overviews.connections(analysis.connections, width, most, hops.find_behind(analysis))]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {', '.join(ids)}: {safe(reason)}" for ids, reason in list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
+
+
+def _list_measured(analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """List what is known beside the capture's packets: of threads, of the client, and of the other end."""
+    if analysis.processes:
+        yield from (Text(), *_show_processes(analysis.processes, analysis.recording))
+    if analysis.client:
+        yield from (Text(), *client.parts(analysis.client, width))
+    if analysis.ends:
+        yield from (Text(), *two_captures.parts(analysis.ends, width))
 
 
 def _begin(analysis: Analysis) -> list[RenderableType]:
@@ -193,7 +204,7 @@ def _describe_clock(clock: HostClock) -> str:
 
 
 def _show_processes(processes: Sequence[ProcessFacts], recording: RecordingFacts | None) -> Iterator[RenderableType]:
-    yield Text(f"threads: {HEAD}", style="bold")
+    yield Text(f"threads: {THREADS}", style="bold")
     if recording and recording.record_cost_ns:
         yield Text(f"  recording them took {duration(recording.record_cost_ns)} of processor time")
     for line in describe_processes(processes):

@@ -10,9 +10,9 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.finding import Evidence, Finding, Remedy
 from ...analyzer.model.text import count, duration, list_first, packet_filter, safe, utc
-from ..shared.cost import describe_cost
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
 from ..shared.quality import find_main, rank_cost
+from ..shared.sentences import describe_cost
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""

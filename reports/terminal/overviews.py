@@ -10,8 +10,8 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
-from ..shared.other_requests import describe_requests, describe_total, name_path
 from ..shared.quality import format_round_trip, list_implementations
+from ..shared.sentences import describe_requests, describe_total, name_path
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""

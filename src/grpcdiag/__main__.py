@@ -79,7 +79,11 @@ def _answer() -> None:
         warnings.simplefilter("ignore")
     from .ahead import read_ahead
 
-    read_ahead(sys.argv[1:])
+    if read_ahead(sys.argv[1:]):
+        from .cli.formats.analysis import analyze_plainly  # without typer
+
+        analyze_plainly(sys.argv[2:])
+        return
     from .cli import of_arguments
 
     of_arguments(sys.argv[1:])()

@@ -19,15 +19,17 @@ _PLAIN: DecodeOptions = {"ports": []}
 _begun: dict[str, Reading] = {}
 
 
-def read_ahead(arguments: Sequence[str]) -> None:
-    """Begin to read for `grpcdiag analyze FILE`; what else may be asked for is read when it is understood."""
+def read_ahead(arguments: Sequence[str]) -> bool:
+    """Begin to read for `grpcdiag analyze FILE`, and say whether the arguments are such."""
     if arguments[:1] != ["analyze"]:
-        return
+        return False
     others = [argument for argument in arguments[1:] if argument not in _ABOUT_OUTPUT]
     if len(others) == 1 and not others[0].startswith("-") and os.path.isfile(others[0]):  # noqa: PTH113 pathlib is late
         from .analyzer.decode.runner import Reading
 
         _begun[others[0]] = Reading(others, **_PLAIN)
+        return True
+    return False
 
 
 def begun(files: Sequence[str], how: DecodeOptions) -> Reading | None:

@@ -3,7 +3,6 @@
 import io
 import os
 import sys
-from contextlib import suppress
 
 CANNOT_WRITE = 2
 """Exit code: output cannot be written."""
@@ -71,5 +70,7 @@ def forget_output() -> None:
 
 def complain(text: str) -> None:
     """A message on standard error, if that can be written."""
+    from contextlib import suppress
+
     with suppress(OSError, AttributeError):
         print(f"grpcdiag: {text}", file=sys.stderr, flush=True)

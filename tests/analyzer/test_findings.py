@@ -11,55 +11,34 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
-from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, budgeted, recording
+from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recording
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.reports import analysis_json
 
-HEALTHY = [
-    "any",
-    "impl-cpp",
-    "impl-go",
-    "impl-java",
-    "impl-js",
-    "impl-py",
-    "impl-tonic",
-    "ipv6",
-    "loss-0pct-rtt20",
-    "max-concurrent-streams-control",
-    "mid-connection-go",
-    "roguedb-channels-4",
-    "rotated",
-    "rtt205-go-14000",
-    "rtt205-go-32000-noslowstart",
-    "snaplen-128",
-    "truncated",
-    "ydb-unary-multi-inflight8",
-    "ydb-unary-single-inflight1",
-]
-
-
-# The verdict's finding, by what was done to the capture.
-VERDICTS = {
-    "rtt205-go-16000": "slow-start-after-idle",
-    "rtt205-go-32000": "slow-start-after-idle",
-    "rtt205-py-16000": "slow-start-after-idle",
-    "ydb-unary-single-inflight8": "shared-connection",
-    "ydb-stream-single-inflight8": "shared-connection",
-    "ably-staggered-veth": "small-packets",
-    "max-concurrent-streams": "max-concurrent-streams",
-    "too-many-pings": "too-many-pings",
-    "loss-1pct-rtt20": "loss-recovery",
-    "deadline-exceeded": "deadline-exceeded",
-    "rpc-errors": "rpc-errors",
+GRAVE = {
+    "ably-staggered-veth": ["small-packets", "ping-storm"],
+    "deadline-exceeded": ["deadline-exceeded"],
+    "h2-flow-control-go-64k": ["connection-window-stall"],
+    "loss-1pct-rtt20": ["loss-recovery"],
+    "loss-1pct-rtt20.server": ["loss-recovery"],
+    "max-concurrent-streams": ["max-concurrent-streams"],
+    "rpc-errors": ["rpc-errors"],
+    "rtt205-go-16000": ["slow-start-after-idle"],
+    "rtt205-go-16000.server": ["slow-start-after-idle"],
+    "rtt205-go-32000": ["slow-start-after-idle"],
+    "rtt205-go-32000.server": ["slow-start-after-idle"],
+    "rtt205-py-16000": ["slow-start-after-idle"],
+    "too-many-pings": ["too-many-pings", "connection-closed-early"],
+    "ydb-stream-single-inflight8": ["shared-connection"],
+    "ydb-unary-single-inflight8": ["shared-connection"],
 }
+"""Findings above `info`, by what was done to the capture; that of the verdict first. All others are healthy."""
 
 # Client-side captures with nothing missing: what happened is all in the packets.
 WHOLE = [
@@ -85,29 +64,23 @@ def grave(analysis: Analysis) -> set[str]:
     return {finding.id for finding in analysis.findings if finding.severity != "info"}
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_a_healthy_capture_has_no_finding_above_info(name: str) -> None:
-    allowed = {"rpc-errors"} if name.startswith("impl-") else set()  # one of their calls fails on purpose
-    analysis = of(name)
-    assert grave(analysis) <= allowed
-    if not grave(analysis):
+@pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith("tls13")])
+def test_what_was_done_is_found_and_nothing_else(name: str) -> None:
+    analysis = analysed(next(r.files for r in RECORDINGS if r.id == name))
+    expected = GRAVE.get(name, [])
+    assert grave(analysis) == set(expected)
+    if not expected:
         assert analysis.verdict.finding in (None, "server-latency")  # where most of the time is, as info
-
-
-@pytest.mark.parametrize(("name", "identity"), VERDICTS.items(), ids=VERDICTS)
-def test_the_verdict_is_what_was_done(name: str, identity: str) -> None:
-    analysis = of(name)
-    assert analysis.verdict.finding == identity
-    verdict = found(analysis, identity)
+        return
+    assert analysis.verdict.finding == expected[0]
+    verdict = found(analysis, expected[0])
     assert verdict is not None
-    assert verdict.severity != "info"
     assert analysis.verdict.text.startswith(f"{verdict.verdict} {analysis.totals.rpcs:,} RPC")
 
 
 def test_flow_control_is_named_and_measured() -> None:
     """Two uploads of 1.3 s over a window of 64 KiB and 20 ms."""
     analysis = of("h2-flow-control-go-64k")
-    assert analysis.verdict.finding in ("stream-window-stall", "connection-window-stall")
     stalls = [found(analysis, identity) for identity in ("stream-window-stall", "connection-window-stall")]
     lost = sum(stall.lost_ns or 0 for stall in stalls if stall)
     assert lost == pytest.approx(2 * 1.3e9, rel=0.10)
@@ -121,10 +94,6 @@ def test_loss_costs_what_the_clients_measured() -> None:
     assert loss is not None
     assert loss.lost_ns == pytest.approx(measured, rel=0.20)
     assert found(of("loss-0pct-rtt20"), "loss-recovery") is None
-
-
-def test_synchronised_publishers_waste_no_packets() -> None:
-    assert not grave(of("ably-synchronised-veth")) & {"small-packets", "ping-storm", "window-update-storm"}
 
 
 @pytest.mark.parametrize("name", ["rtt205-go-14000", "rtt205-go-16000", "rtt205-go-32000-noslowstart"])
@@ -142,12 +111,11 @@ def test_little_is_unexplained_where_nothing_is_missing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith("tls13")])
-def test_every_finding_proves_what_it_says(name: str) -> None:
+def test_every_finding_is_complete_and_within_its_capture(name: str) -> None:
     files = next(r.files for r in RECORDINGS if r.id == name)
     analysis = analysed(files)
     whole = sum(analysis.budget.values())
     for finding in analysis.findings:
-        assert all(1 <= evidence.packet <= analysis.capture.packets for evidence in finding.evidence), finding.id
         assert finding.lost_ns is None or 0 <= finding.lost_ns <= whole, finding.id
         assert finding.remedies or finding.severity == "info", finding.id
         assert finding.verdict.endswith("."), finding.id
@@ -158,22 +126,7 @@ def test_every_finding_proves_what_it_says(name: str) -> None:
     assert counted <= whole, "lost time is counted twice"
 
 
-@pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith("tls13")])
-def test_budgets_add_up_to_every_duration(name: str) -> None:
-    tables = budgeted(next(r.files for r in RECORDINGS if r.id == name))
-    assert tables.rpc_budgets.shape[1] == len(CAUSES)
-    assert np.array_equal(tables.rpc_budgets.sum(axis=1), tables.rpcs.duration_ns)
-
-
 EXPECTING = [s for s in SYNTHETICS if s.truth.get("findings") or s.truth.get("quiet")]
-
-
-@pytest.mark.parametrize("name", [s.name for s in EXPECTING])
-def test_synthetic_captures_show_what_they_were_built_for(name: str) -> None:
-    built = next(s for s in EXPECTING if s.name == name)
-    ids = {finding.id for finding in analysed((built.file,)).findings}
-    assert set(built.truth.get("findings", ())) <= ids
-    assert not set(built.truth.get("quiet", ())) & ids
 
 
 SNAPSHOT_OF = {r.id: r.files for r in RECORDINGS if "tls13" not in r.name}

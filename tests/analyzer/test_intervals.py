@@ -11,8 +11,12 @@ from support import recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.intervals import RATES_S, SPANS_S, ConnectionSamples, FindingsLog, Totals, list_calls
 from grpcdiag.analyzer.live import LiveCapture, Window
+from grpcdiag.analyzer.live.calls import list_calls
+from grpcdiag.analyzer.live.connections import ConnectionSamples
+from grpcdiag.analyzer.live.findings import FindingsLog
+from grpcdiag.analyzer.live.interval import RATES_S, SPANS_S
+from grpcdiag.analyzer.live.totals import Totals
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.summary.quantiles import quantiles_of
 from grpcdiag.analyzer.tables import COMPLETE

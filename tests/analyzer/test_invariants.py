@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from support import ALL_CAPTURES, RECORDINGS, budgeted, recorded, rows, synthetic
+from support import ALL_CAPTURES, RECORDINGS, rows, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import COMPLETE, Frames, Messages, Packets, Tables
 
-every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
+
+@dataclass(frozen=True)
+class Read:
+    """Everything that is read from a capture."""
+
+    tables: Tables
+    frames: Frames
+    messages: Messages
+    packets: Packets
 
 
-@every_capture
-def test_1_every_payload_byte_is_accounted_for(files: tuple[str, ...]) -> None:
-    c = decode(list(files)).connections
-    read = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
-    kinds = (*read, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
+@pytest.mark.parametrize("files", ALL_CAPTURES)
+def test_every_capture(files: tuple[str, ...]) -> None:
+    read = Read(decode(list(files)), *(rows(table, files) for table in (Frames, Messages, Packets)))
+    check_every_payload_byte_is_accounted_for(read)
+    check_frames_and_messages_are_no_more_than_the_bytes(read)
+    check_budgets_sum_to_durations(read)
+    check_first_and_last(read)
+    check_times_are_those_of_the_packets(read)
+    check_no_negative_durations(read)
+    check_waits_lie_between_their_packets(read)
+
+
+def check_every_payload_byte_is_accounted_for(read: Read) -> None:
+    c = read.tables.connections
+    known = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
+    kinds = (*known, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
     assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
-    packets = rows(Packets, files)
+    packets = read.packets
     assert packets.captured_payload_bytes.sum() <= packets.payload_bytes.sum()
     once = packets.direction[packets.note != _core.PACKET_NOTES.index("duplicate")]
     counted = [int(c.packets_client.sum()), int(c.packets_server.sum())]
     assert np.bincount(once, minlength=2).tolist() == counted
 
 
-@every_capture
-def test_1_frames_and_messages_are_no_more_than_the_bytes(files: tuple[str, ...]) -> None:
+def check_frames_and_messages_are_no_more_than_the_bytes(read: Read) -> None:
     """Frame headers and payloads of a connection fit into its decoded bytes; exactly, once the prefaces are added."""
-    tables, frames = decode(list(files)), rows(Frames, files)
+    tables, frames = read.tables, read.frames
     c = tables.connections
     size = np.bincount(frames.connection, weights=frames.length.astype(float) + 9, minlength=len(c.mss_client))
     whole = (c.complete == 1) & (c.protocol == 1) & (c.missing_bytes == 0) & (c.undecoded_bytes == 0)
@@ -40,9 +58,8 @@ def test_1_frames_and_messages_are_no_more_than_the_bytes(files: tuple[str, ...]
     assert (rest[whole] >= 24).all(), "the preface is decoded as well"
 
 
-@every_capture
-def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
-    tables = budgeted(files)
+def check_budgets_sum_to_durations(read: Read) -> None:
+    tables = read.tables
     assert tables.rpc_budgets.shape == (len(tables.rpcs.stream), len(CAUSES))
     assert (tables.rpc_budgets >= 0).all()
     assert np.array_equal(tables.rpc_budgets.sum(axis=1), tables.rpcs.duration_ns)
@@ -56,9 +73,8 @@ def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
     assert np.array_equal(per_connection, tables.connection_budgets)
 
 
-@every_capture
-def test_3_first_and_last(files: tuple[str, ...]) -> None:
-    tables, frames, messages = decode(list(files)), rows(Frames, files), rows(Messages, files)
+def check_first_and_last(read: Read) -> None:
+    tables, frames, messages = read.tables, read.frames, read.messages
     for table in (frames, messages):
         assert (table.first_packet >= 1).all()
         assert (table.first_packet <= table.last_packet).all()
@@ -70,10 +86,9 @@ def test_3_first_and_last(files: tuple[str, ...]) -> None:
     assert tables.message_count == len(messages.stream)
 
 
-@every_capture
-def test_3_times_are_those_of_the_packets(files: tuple[str, ...]) -> None:
+def check_times_are_those_of_the_packets(read: Read) -> None:
     """Where the clock steps back, a frame ends no earlier than any of its bytes."""
-    packets, frames = rows(Packets, files), rows(Frames, files)
+    packets, frames = read.packets, read.frames
     times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
     sorted_file = bool((np.diff(packets.time_ns) >= 0).all())
     assert [times[number] for number in frames.first_packet.tolist()] == frames.first_time_ns.tolist()
@@ -81,9 +96,8 @@ def test_3_times_are_those_of_the_packets(files: tuple[str, ...]) -> None:
     assert (last == frames.last_time_ns).all() if sorted_file else (last <= frames.last_time_ns).all()
 
 
-@every_capture
-def test_7_no_negative_durations(files: tuple[str, ...]) -> None:
-    tables = decode(list(files))
+def check_no_negative_durations(read: Read) -> None:
+    tables = read.tables
     assert (tables.rpcs.duration_ns >= 0).all()
     assert (tables.waits.duration_ns >= 0).all()
     for method in tables.methods:
@@ -91,9 +105,8 @@ def test_7_no_negative_durations(files: tuple[str, ...]) -> None:
             assert method.turnaround["min"] >= 0
 
 
-@every_capture
-def test_waits_lie_between_their_packets(files: tuple[str, ...]) -> None:
-    waits, packets = decode(list(files)).waits, rows(Packets, files)
+def check_waits_lie_between_their_packets(read: Read) -> None:
+    waits, packets = read.tables.waits, read.packets
     times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
     assert (waits.stopped_at_packet < waits.resumed_at_packet).all()
     head_of_line = CAUSES.index("head_of_line")
@@ -114,61 +127,6 @@ def test_the_time_that_steps_back_is_told() -> None:
     tables = decode([synthetic("time_steps_back").file])
     assert tables.capture["time_steps_back"] > 0
     assert (tables.rpcs.duration_ns >= 0).all()
-
-
-ENDED: tuple[str, ...] = (
-    "connection",
-    "stream",
-    "start_time_ns",
-    "duration_ns",
-    "status",
-    "request_messages",
-    "response_messages",
-)
-ENDED += ("request_bytes", "response_bytes", "first_packet", "last_packet")
-
-
-def ended(tables: Tables, until: int) -> list[tuple[int, ...]]:
-    """RPCs that were over by packet `until`."""
-    done = (tables.rpcs.flags & COMPLETE != 0) & (tables.rpcs.last_packet <= until)
-    columns = [getattr(tables.rpcs, name)[done].tolist() for name in ENDED]
-    return sorted(zip(*columns, strict=True))
-
-
-def pcap_offsets(data: bytes) -> list[int]:
-    """Where the records of a little-endian pcap end."""
-    ends, position = [], 24
-    while position + 16 <= len(data):
-        position += 16 + int.from_bytes(data[position + 8 : position + 12], "little")
-        ends.append(position)
-    return ends
-
-
-@pytest.mark.parametrize("name", ["impl-go", "rtt205-go-32000-noslowstart", "deadline-exceeded", "ipv6"])
-def test_6_a_prefix_gives_a_prefix(name: str, tmp_path: Path) -> None:
-    data = Path(recorded(f"{name}.pcap")).read_bytes()
-    ends, whole = pcap_offsets(data), decode([recorded(f"{name}.pcap")])
-    cut = tmp_path / "prefix.pcap"
-    for count in sorted({len(ends) * part // 13 for part in range(1, 14)}):
-        cut.write_bytes(data[: ends[count - 1]])
-        tables = decode([str(cut)])
-        assert tables.capture["packets"] == count
-        assert ended(tables, count) == ended(whole, count)
-        assert np.array_equal(tables.rpcs.start_time_ns, whole.rpcs.start_time_ns[: len(tables.rpcs.start_time_ns)])
-
-
-@pytest.mark.parametrize("name", ["impl-java", "rpc-errors", "max-concurrent-streams"])
-def test_6_two_halves_equal_the_whole(name: str, tmp_path: Path) -> None:
-    data = Path(recorded(f"{name}.pcap")).read_bytes()
-    ends = pcap_offsets(data)
-    middle = ends[len(ends) // 2]
-    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
-    first.write_bytes(data[:middle])
-    second.write_bytes(data[:24] + data[middle:])
-    whole, halves = budgeted([recorded(f"{name}.pcap")]), budgeted([str(second), str(first)])
-    assert ended(halves, len(ends)) == ended(whole, len(ends))
-    assert np.array_equal(halves.rpc_budgets, whole.rpc_budgets)
-    assert halves.frame_counts == whole.frame_counts
 
 
 def test_the_captures_are_here() -> None:

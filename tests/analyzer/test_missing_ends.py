@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from guises import Packets
-from support import grpcdiag, recorded, recording
+from support import recorded, recording, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -64,7 +64,7 @@ def test_an_empty_piece_of_a_series_is_left_out(content: bytes, tmp_path: Path) 
     told = analyze([whole, str(piece)])
     assert told.totals == analyze([whole]).totals
     assert any("run.pcap01" in warning and "left out" in warning for warning in told.quality.warnings)
-    done = grpcdiag("analyze", whole, str(piece))
+    done = run_here("analyze", whole, str(piece))
     assert done.code == 0
     assert "left out" in done.text
-    assert grpcdiag("analyze", str(piece), str(piece)).code == 3
+    assert run_here("analyze", str(piece), str(piece)).code == 3

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, recorded
+from support import recorded, run_here
 from tampered import keep_direction, tamper
 
 from grpcdiag.analyzer.analysis import analyze
@@ -43,14 +43,14 @@ def test_answers_alone(name: str, tmp_path: Path) -> None:
     path = tamper(source, tmp_path / "down.pcap", keep_direction(source, "server"))
     with pytest.raises(NoGrpcError, match="no data from the client"):
         analyze([path])
-    assert grpcdiag("analyze", path).code == 4
+    assert run_here("analyze", path).code == 4
 
 
 @pytest.mark.parametrize(("direction", "lacks"), [("client", "server"), ("server", "client")])
 def test_one_direction_of_http1_is_told_and_nothing_accused(direction: str, lacks: str, tmp_path: Path) -> None:
     source = recorded("wild/web-http1.pcap")
     path = tamper(source, tmp_path / "one.pcap", keep_direction(source, direction))
-    outcome = grpcdiag("analyze", path, "--json")
+    outcome = run_here("analyze", path, "--json")
     analysis = json.loads(outcome.text)
     assert (outcome.code, analysis["findings"]) == (4, [])
     assert f"the capture has no data from the {lacks}; 1 connection is HTTP/1:" in analysis["verdict"]["text"]

@@ -22,11 +22,11 @@ from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import of_cause, unsplit
 from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.model.recorded import ProcessFacts
-from grpcdiag.analyzer.processes import join
-from grpcdiag.analyzer.processes.join import join_record
-from grpcdiag.analyzer.processes.record import RecordError, read_record
 from grpcdiag.analyzer.selection.narrow import read
 from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.analyzer.sidecar.processes import join
+from grpcdiag.analyzer.sidecar.processes.join import join_record
+from grpcdiag.analyzer.sidecar.processes.record import RecordError, read_record
 from grpcdiag.analyzer.tables.processes import PARTS, STATES
 from grpcdiag.cli.support.sidecar import find_sidecar
 from grpcdiag.reports import markdown, terminal

@@ -8,8 +8,8 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.live.triggers import TriggerError, parse
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.triggers import TriggerError, parse
 
 IDS = [detector.id for detector in DETECTORS]
 

@@ -75,7 +75,7 @@ def test_embedded_secrets_decrypt_the_same_packets(tmp_path: Path) -> None:
 
 def test_others_may_read_the_capture_but_not_its_key_log(tmp_path: Path) -> None:
     output = Output(tmp_path / "run.pcap", None, 0o644, None)
-    descriptor, _ = output.keys()
+    descriptor, _ = output.make_keys()
     os.write(descriptor, LINE.encode())
     assert output.publish() == ([str(tmp_path / "run.pcap")], [])
     output.discard()

@@ -19,7 +19,7 @@ import pytest
 from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record, sidecar
 from support import wait_until
 
-from grpcdiag.analyzer.processes.record import RecordError, read_record
+from grpcdiag.analyzer.sidecar.processes.record import RecordError, read_record
 from grpcdiag.capture import ending, processes, recording, thread_times
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.plan import Plan

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, require_tool
+from support import require_tool, run_here
 
 from grpcdiag.fixtures.lab import janitor
 from grpcdiag.fixtures.lab.link import Link
@@ -67,7 +67,7 @@ def recorded(side: Namespace, other: Namespace, file: Path, config: dict[str, fl
 
 def compared(file: Path) -> tuple[int, int]:
     """Samples, and how many of them are near the estimate that the packets alone give."""
-    facts = json.loads(grpcdiag("analyze", "--json", str(file)).text)["recording"]
+    facts = json.loads(run_here("analyze", "--json", str(file)).text)["recording"]
     return facts["window_samples"], facts["window_samples_near_estimate"]
 
 

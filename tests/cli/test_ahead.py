@@ -83,3 +83,18 @@ def test_what_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
     }
     assert len(told) == 1
     assert "notes.pcap" in str(told)
+
+
+@pytest.mark.parametrize("name", ["impl-go.pcap", "truncated.pcap", "tls13-go.pcap", "wild/connect-refused.pcap.zst"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_short_way_ends_as_the_whole_command_does(name: str, options: list[str]) -> None:
+    """`analyze FILE` does not ask typer; with an option at its default, it does."""
+    short, whole = (
+        subprocess.run(
+            [sys.executable, "-m", "grpcdiag", "analyze", *options, *other, recorded(name)],
+            capture_output=True,
+            check=False,
+        )
+        for other in ([], ["--color", "auto"])
+    )
+    assert (short.returncode, short.stdout, short.stderr) == (whole.returncode, whole.stdout, whole.stderr)

@@ -15,7 +15,7 @@ from canaries import Places, everything, pcapng
 from support import grpcdiag, recorded, require_tool, run_here
 
 from grpcdiag.analyzer.analysis import of_capture
-from grpcdiag.analyzer.annotate import Annotating
+from grpcdiag.analyzer.decode.annotate import Annotating
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.cli.annotate import PROFILE
 from grpcdiag.reports.shared.causes import MEANINGS
@@ -100,7 +100,7 @@ def test_the_length_of_frame_check_sequences_is_kept(tmp_path: Path) -> None:
         assert b"grpcdiag" in bodies[0]
 
 
-@pytest.mark.parametrize("name", [STALLS, "rpc-errors.pcap", "any.pcap", "truncated.pcap", "tls13-go-secrets.pcapng"])
+@pytest.mark.parametrize("name", [STALLS, "any.pcap", "truncated.pcap", "tls13-go-secrets.pcapng"])
 def test_the_same_packets(name: str, tmp_path: Path) -> None:
     out = tmp_path / "out.pcapng"
     said = annotate([recorded(name)], out)
@@ -141,19 +141,21 @@ def pcap(order: str, magic: int, number: int, fraction: int) -> bytes:
     return b"".join(data)
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize(("magic", "fraction"), [(0xA1B2C3D4, 999_999), (0xA1B23C4D, 123_456_789)])
+@pytest.mark.parametrize(("order", "magic", "fraction"), [("<", 0xA1B23C4D, 123_456_789), (">", 0xA1B2C3D4, 999_999)])
 def test_pcap_of_either_order_and_resolution(order: str, magic: int, fraction: int, tmp_path: Path) -> None:
     plain, out = tmp_path / "in.pcap", tmp_path / "out.pcapng"
     plain.write_bytes(pcap(order, magic, 5, fraction))
     packed = tmp_path / "in.pcap.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
+    results = []
     for file in (plain, packed):
         written = Annotating([str(file)], [(3, "grpcdiag 1"), (3, "grpcdiag 2"), (5, "grpcdiag 3")])
-        out.write_bytes(b"".join(written.pieces()))
+        results.append(b"".join(written.pieces()))
         assert (written.packets, written.commented, written.without_room) == (5, 2, 0)
-        assert packets(out) == packets(plain)
-        assert comments_of(out) == {3: "grpcdiag 1,grpcdiag 2", 5: "grpcdiag 3"}
+    assert results[0] == results[1]
+    out.write_bytes(results[0])
+    assert packets(out) == packets(plain)
+    assert comments_of(out) == {3: "grpcdiag 1,grpcdiag 2", 5: "grpcdiag 3"}
 
 
 def section(order: str, length: int, *more: bytes) -> bytes:
@@ -262,7 +264,7 @@ def test_what_to_look_at_names_causes() -> None:
     assert {*LOOK_AT} <= {*MEANINGS}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_damaged_files_give_whole_ones(seed: int, tmp_path: Path) -> None:
     """Whatever is damaged, Wireshark reads what is written, and grpcdiag reads as many packets as before."""
     chance = random.Random(seed)

@@ -27,7 +27,8 @@ def baseline(tmp_path: Path) -> str:
 
 def compared(*arguments: str, code: int = 0, stdin: bytes | None = None) -> dict[str, Any]:
     """The JSON report, valid against its schema."""
-    outcome = grpcdiag("compare", *arguments, "--json", stdin=stdin)
+    words = ("compare", *arguments, "--json")
+    outcome = run_here(*words) if stdin is None else grpcdiag(*words, stdin=stdin)
     assert outcome.code == code, outcome.err
     document: dict[str, Any] = json.loads(outcome.out)
     jsonschema.Draft202012Validator(comparison_json.schema()).validate(document)

@@ -13,7 +13,7 @@ from support import recorded, run_here
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import DETECTORS, MOST_FACTOR, change_limits
-from grpcdiag.analyzer.limits import CHANGED, LimitError
+from grpcdiag.analyzer.model.limits import CHANGED, LimitError
 
 ERRORS, TLS, KEYS = recorded("rpc-errors.pcap"), recorded("tls13-go.pcap"), recorded("tls13-go.keys")
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, grpcdiag
+from support import PATIENCE_S, grpcdiag, run_here
 from typer.testing import CliRunner
 
 from grpcdiag.capture import doctor, tools
@@ -34,7 +34,7 @@ def test_each_name_stays_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_area_alone() -> None:
-    text = grpcdiag("doctor", "--for", "verifying").text
+    text = run_here("doctor", "--for", "verifying").text
     assert "tshark" in text and "tcpdump" not in text
 
 

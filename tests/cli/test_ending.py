@@ -171,8 +171,15 @@ def test_ctrl_c_before_the_first_packet_and_in_compressed_data(content: bytes, t
     assert running.left() == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize("name", ["analyze json", "frames", "export", "attach", "rpcs csv"])
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    [
+        ("analyze json", signal.SIGTERM, 143),
+        ("frames", signal.SIGHUP, 129),
+        ("export", signal.SIGTERM, 143),
+        ("attach", signal.SIGHUP, 129),
+    ],
+)
 def test_asked_to_end_while_a_pipe_stalls(name: str, number: signal.Signals, code: int, tmp_path: Path) -> None:
     content = Path(recorded("rtt205-go-32000.pcap")).read_bytes()[:STARTED]
     with stalled(READS_A_PIPE[name], tmp_path, content) as running:
@@ -285,7 +292,7 @@ main()
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_heard_where_exceptions_are_dropped(number: signal.Signals) -> None:
     program = IN_A_CALLBACK.format(number=number.value)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, preexec_fn=_heeds_signals)
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, b"", b"")
 
 
@@ -319,7 +326,11 @@ def test_blocks_that_a_signal_does_not_end_at_once(
     """One is carried through; in the other the first signal is an exception, and the second ends the process."""
     program = IN_A_BLOCK.format(number=number.value, block=block)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, timeout=60, env=os.environ | {"TMPDIR": str(tmp_path)}
+        [sys.executable, "-c", program],
+        capture_output=True,
+        timeout=60,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        preexec_fn=_heeds_signals,
     )
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, written, b"")
     assert (block == "Raising") == any(tmp_path.iterdir())  # what is ended by force tidies nothing up
@@ -374,8 +385,10 @@ def _folder(parent: Path, name: str) -> Path:
     return parent / name
 
 
-@pytest.mark.parametrize("command", ["rpcs", "frames", "messages", "packets", "waits", "connections"])
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [("rpcs", "csv"), ("frames", "jsonl"), ("messages", "csv"), ("packets", "jsonl"), ("waits", "csv")],
+)
 def test_a_reader_that_has_gone_is_no_error(command: str, form: str) -> None:
     """As in `grpcdiag rpcs FILE --format csv | head -1`."""
     name = recorded("ydb-unary-single-inflight1.pcap")

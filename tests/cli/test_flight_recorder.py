@@ -18,7 +18,7 @@ from test_hostile_text import VALUES, capture
 from test_watch import totals, watch
 
 from grpcdiag.analyzer.live import LiveCapture
-from grpcdiag.analyzer.triggers import parse
+from grpcdiag.analyzer.live.triggers import parse
 from grpcdiag.capture.errors import UsageError
 from grpcdiag.capture.ring import Keep
 from grpcdiag.cli.watching.flight_recorder import FlightRecorder

@@ -32,20 +32,39 @@ HEAVY = {
 }
 TABLES = HEAVY - {"numpy.ma"}
 OTHER_COMMANDS = {f"grpcdiag.cli.{name}" for name in ("attach", "scrub", "fleet", "capture", "export", "verify", "lab")}
+LATE = (
+    HEAVY
+    | OTHER_COMMANDS
+    | {"typer", "grpcdiag.cli.analyze", "difflib", "gettext", "multiprocessing", "pkgutil", "selectors"}
+)
+LATE |= {"json", "shutil", "socket", "subprocess", "tempfile", "tomllib", "unittest"}
+"""What `analyze FILE` does not need."""
 NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     "version": (
         ["--version"],
-        HEAVY | {"numpy", "msgspec", "typer", "rich", "click", "inspect", "threading", "signal", "json", "subprocess"},
+        HEAVY
+        | {
+            "numpy",
+            "msgspec",
+            "typer",
+            "rich",
+            "click",
+            "inspect",
+            "threading",
+            "signal",
+            "json",
+            "subprocess",
+            "contextlib",
+            "typing",
+        },
     ),
     "json": (
         ["analyze", "--json", CAPTURE],
-        HEAVY | OTHER_COMMANDS | {"rich", "tempfile", "multiprocessing", "unittest", "grpcdiag.analyzer.two_captures"},
+        LATE | {"rich", "grpcdiag.analyzer.two_captures"},
     ),
     "terminal": (
         ["analyze", CAPTURE],
-        HEAVY
-        | OTHER_COMMANDS
-        | {"rich.progress", "tempfile", "multiprocessing", "grpcdiag.reports.compare", "tomllib"},
+        LATE | {"rich.progress", "grpcdiag.reports.compare"},
     ),
     "rpcs": (["rpcs", "--format", "csv", CAPTURE], TABLES | OTHER_COMMANDS | {"rich", "grpcdiag.analyzer.detectors"}),
     "explain": (["explain", "ping-storm"], HEAVY | OTHER_COMMANDS | {"rich.progress", "grpcdiag.cli.analyze"}),

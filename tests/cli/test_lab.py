@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, grpcdiag, require_tool, wait_until
+from support import PATIENCE_S, grpcdiag, require_tool, run_here, wait_until
 
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.capture.tracer import tracefs
@@ -23,16 +23,16 @@ from grpcdiag.fixtures.lab.perform import why_not
 
 
 def test_alone_it_lists_the_cases() -> None:
-    text = grpcdiag("lab").text
+    text = run_here("lab").text
     assert all(case.name in text for case in CASES)
 
 
 def test_an_unknown_case_is_wrong_usage() -> None:
-    outcome = grpcdiag("lab", "no-such-case")
+    outcome = run_here("lab", "no-such-case")
     assert outcome.code == 2
     assert "known: slow-start" in outcome.err
-    assert "did you mean ping-storm?" in grpcdiag("lab", "ping-strom").err
-    assert "did you mean grpc-java?" in grpcdiag("lab", "ping-storm", "--implementation", "java").err
+    assert "did you mean ping-storm?" in run_here("lab", "ping-strom").err
+    assert "did you mean grpc-java?" in run_here("lab", "ping-storm", "--implementation", "java").err
 
 
 def test_each_finding_has_a_case() -> None:
@@ -132,7 +132,7 @@ def test_a_look_alike_end_to_end(case: Case, tmp_path: Path) -> None:
         pytest.skip("; ".join(lacks))
     outcome = grpcdiag("lab", case.name, "--keep", str(tmp_path))
     assert outcome.code in (0, 1), outcome.err
-    report = json.loads(grpcdiag("analyze", str(tmp_path / f"{case.name}.pcap"), "--json").text)
+    report = json.loads(run_here("analyze", str(tmp_path / f"{case.name}.pcap"), "--json").text)
     assert {one["side"] for one in report["processes"]} == {case.plans(True)[0].threads_of}
     told = {found["id"]: found.get("part_of") for found in report["findings"]}
     causes = {name for name, whole in told.items() if not whole}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from support import PATIENCE_S, grpcdiag, recorded
+from support import PATIENCE_S, recorded, run_here
 
-from grpcdiag.cli.support.common import LEAST_MEMORY, memory_size
+from grpcdiag.cli.support.options import LEAST_MEMORY, memory_size
 from grpcdiag.fixtures.bench.floods import open_connections
 from grpcdiag.fixtures.bench.kinds import KINDS
 from grpcdiag.fixtures.bench.measure import apart, run
@@ -56,7 +56,7 @@ def little(*arguments: str, tmpdir: Path, also: str = "") -> subprocess.Popen[by
     ids=" ".join,
 )
 def test_the_same_output_and_nothing_left(command: list[str], tmp_path: Path) -> None:
-    plain = grpcdiag(*command, recorded(CAPTURE), env={"COLUMNS": "100"})
+    plain = run_here(*command, recorded(CAPTURE), env={"COLUMNS": "100"})
     process = little(*command, "--memory", "1GiB", recorded(CAPTURE), tmpdir=tmp_path)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.decode()) == (plain.code, plain.out, plain.err)
@@ -65,7 +65,7 @@ def test_the_same_output_and_nothing_left(command: list[str], tmp_path: Path) ->
 
 def test_the_same_tables(tmp_path: Path) -> None:
     for folder, options in (("plain", []), ("memory", ["--memory", "1G"])):
-        done = grpcdiag("export", recorded(CAPTURE), "-o", str(tmp_path / folder), "--format", "csv", *options)
+        done = run_here("export", recorded(CAPTURE), "-o", str(tmp_path / folder), "--format", "csv", *options)
         assert done.code == 0, done.err
     plain = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir()}
     assert plain == {path.name: path.read_bytes() for path in (tmp_path / "memory").iterdir()}
@@ -136,7 +136,7 @@ def test_too_little(text: str) -> None:
 
 def test_wrong_sizes_are_wrong_usage() -> None:
     for size in ("much", "10M"):
-        done = grpcdiag("analyze", "--memory", size, recorded(CAPTURE))
+        done = run_here("analyze", "--memory", size, recorded(CAPTURE))
         assert done.code == 2
         assert "--memory" in done.err
 
@@ -208,7 +208,7 @@ def test_scrub_reuses_the_memory_of_its_passes(tmp_path: Path) -> None:
 def test_packets_of_connections_without_a_row_are_listed(tmp_path: Path) -> None:
     capture, out = tmp_path / "syns.pcap", tmp_path / "packets.csv"
     connections(capture, 17_000, b"")
-    assert grpcdiag("packets", "--format", "csv", "-o", str(out), str(capture)).code == 0
+    assert run_here("packets", "--format", "csv", "-o", str(out), str(capture)).code == 0
     rows = list(csv.DictReader(out.open()))
     assert [row["packet"] for row in rows] == [str(number) for number in range(1, 17_001)]
     assert [row["connection"] for row in rows] == [str(n) for n in range(16_384)] + [""] * (17_000 - 16_384)

@@ -11,7 +11,7 @@ import pytest
 from support import grpcdiag, recorded, recording, run_here
 
 from grpcdiag.analyzer.selection.selection import WallTime, after_first
-from grpcdiag.cli.support.common import moment
+from grpcdiag.cli.support.options import moment
 from grpcdiag.reports import analysis_json
 
 RTT205 = recorded("rtt205-go-16000.pcap")

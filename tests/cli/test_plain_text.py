@@ -77,7 +77,7 @@ def test_colours_are_for_terminals_that_want_them() -> None:
 
 @cache
 def print_plain(*command: str) -> str:
-    return grpcdiag(*command, "--color", "never").text
+    return run_here(*command, "--color", "never").text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def print_plain(*command: str) -> str:
 def test_colours_without_a_terminal(options: tuple[str, ...], env: dict[str, str], coloured: bool) -> None:
     others: tuple[tuple[str, ...], ...] = (("timeline", RTT205, "-c", "0"), ("rpcs", RTT205))
     for command in (("analyze", RTT205), *(others if "auto" in options else ())):
-        text = grpcdiag(*command, *options, env={"TERM": "xterm-256color", **env}).text
+        text = run_here(*command, *options, env={"TERM": "xterm-256color", **env}).text
         assert bool(re.search(r"\x1b\[[0-9;]*3[1-8]", text)) == coloured
         assert re.sub(r"\x1b\[[0-9;]*m", "", text).split() == print_plain(*command).split()
 

@@ -107,7 +107,14 @@ def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return path, tuple(kind.options)
 
 
-@pytest.mark.parametrize("command", ["analyze --json", "rpcs csv", "export"])
+@pytest.mark.parametrize(
+    ("large", "command"),
+    [
+        *((name, "analyze --json") for name in LARGE),
+        *((name, command) for command in ("rpcs csv", "export") for name in ("many", "lossy", "tls")),
+    ],
+    indirect=["large"],
+)
 def test_many_connections_read_the_same(large: tuple[Path, tuple[str, ...]], command: str) -> None:
     path, options = large
     if command == "export":

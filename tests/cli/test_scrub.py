@@ -232,9 +232,9 @@ def beside_https(tmp_path: Path) -> Path:
 def test_https_beside_grpc_hinders_nothing_and_keeps_no_secret(beside_https: Path, tmp_path: Path) -> None:
     truth = json.loads(HTTPS.with_suffix("").with_suffix(".truth.json").read_text())
     out = tmp_path / "out.pcap"
-    done = grpcdiag("scrub", str(beside_https), "-o", str(out))
+    done = run_here("scrub", str(beside_https), "-o", str(out))
     assert (done.code, "same analysis" in done.err) == (0, True), done.err
-    before, after = (json.loads(grpcdiag("analyze", "--json", str(file)).out) for file in (beside_https, out))
+    before, after = (json.loads(run_here("analyze", "--json", str(file)).out) for file in (beside_https, out))
     assert before["tls"] == after["tls"]
     told = [(one["version"], one["resumed"], one["offers_h2"]) for one in after["tls"]["connections"]]
     assert told == [(one["version"], one["resumed"], False) for one in truth["connections"]]

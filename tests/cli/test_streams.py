@@ -36,8 +36,16 @@ def run(words: list[str], redirected: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("redirected", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file desc")])
-@pytest.mark.parametrize("name", COMMANDS)
+CLOSED = (">&-", "Bad file desc")
+
+
+@pytest.mark.parametrize(
+    ("name", "redirected", "why"),
+    [
+        *((name, ">/dev/full", "No space left on device") for name in COMMANDS),
+        *((name, *CLOSED) for name in ("analyze", "analyze json", "rpcs parquet", "version", "help")),
+    ],
+)
 def test_standard_output_that_takes_nothing(name: str, redirected: str, why: str) -> None:
     if name == "analyze perfetto":
         pytest.importorskip("perfetto")

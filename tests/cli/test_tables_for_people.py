@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import typer
 from support import PATIENCE_S, Outcome, grpcdiag, recorded, run_here
 from terminals import Terminal
 
@@ -338,7 +337,7 @@ def test_causes_are_one_column_by_which_nobody_sorts() -> None:
 
 def test_a_pager_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PAGER", "no-such-pager")
-    with pytest.raises(typer.Exit), paged() as out:
+    with pytest.raises(SystemExit), paged() as out:
         out.write(b"a line")
     assert "the pager 'no-such-pager' cannot be started" in capfd.readouterr().err
 

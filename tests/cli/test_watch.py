@@ -23,13 +23,13 @@ from support import PATIENCE_S, free_port, gone, recorded, require_tool, run_her
 from terminals import Terminal
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.intervals import CallFigures
+from grpcdiag.analyzer.live.interval import CallFigures
 from grpcdiag.capture import namespaces, tcpdump
 from grpcdiag.capture.errors import RecordingError
 from grpcdiag.capture.moments import Saved
 from grpcdiag.cli.watching import errands
 from grpcdiag.cli.watching.call_timeline import draw_call
-from grpcdiag.cli.watching.hints import AFTER_INTERVALS, Hints
+from grpcdiag.cli.watching.loop import AFTER_INTERVALS, Hints
 
 FILE = Path(recorded("rpc-errors.pcap"))
 WATCH = [sys.executable, "-m", "grpcdiag", "watch"]

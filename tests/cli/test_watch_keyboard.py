@@ -15,10 +15,10 @@ from textual.coordinate import Coordinate
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from grpcdiag.analyzer.intervals import CallFigures, ConnectionFigures, FindingFigures, Interval, MethodFigures
+from grpcdiag.analyzer.live.interval import CallFigures, ConnectionFigures, FindingFigures, Interval, MethodFigures
 from grpcdiag.capture.errors import RecordingError
-from grpcdiag.cli.watching.handover import Handover
 from grpcdiag.cli.watching.options import Options
+from grpcdiag.cli.watching.screen import Handover
 from grpcdiag.cli.watching.terminal_app import WatchApp
 
 MS = 1_000_000

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from detecting import the_finding
 from judging import changed, must, played, tables_of_scene, told
-from support import recorded, synthetic
+from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -19,7 +19,6 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/goaway-low", "wild/nginx-goaway50"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/goaway-clientdrops",
     "wild/goaway-graceful",
@@ -27,26 +26,6 @@ QUIET_ON = [
     "wild/rolling-restart-ok",
     "wild/server-kill",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_calls_above_the_last_stream_are_not_lost() -> None:
@@ -135,7 +114,3 @@ def test_a_goaway_of_the_client_or_with_an_error_is_another_finding() -> None:
     tables = tables_of_scene("abrupt-goaway-refuses")
     assert told(detector, changed(tables, "goaways", direction=[0])) is None
     assert told(detector, changed(tables, "goaways", code=[2])) is None
-
-
-def test_a_close_after_more_than_a_round_trip_is_a_short_grace() -> None:
-    assert found(detector, [synthetic("abrupt-goaway-quiet-grace").file]) is None

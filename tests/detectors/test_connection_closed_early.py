@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judging import changed, check_evidence, must, played, tables_of_scene, told
+from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, recorded, recording, synthetic
+from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _draining, connection_closed_early
@@ -19,9 +19,7 @@ from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-js", "deadline-exceeded"]
-"""Recorded captures on which it must not."""
 
 
 def test_the_call_that_too_many_pings_cost() -> None:
@@ -32,15 +30,6 @@ def test_the_call_that_too_many_pings_cost() -> None:
     assert found.metrics["lost_rpc_time_ns"] == pytest.approx(capture.report["latency_ms"][1] * 1e6, rel=0.001)
     assert found.metrics["goaways"] == 'ENHANCE_YOUR_CALM "too_many_pings"'
     assert "too-many-pings" in found.remedies[0].knob
-    check_evidence(found, capture.files)
-
-
-@pytest.mark.parametrize(
-    "capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name not in ("too-many-pings", "tls13-go")]
-)
-def test_quiet_elsewhere(capture: Recording) -> None:
-    """Clients close at the end, many with GOAWAY, with no RPC open or RPCs whose status is not in the capture."""
-    assert told(connection_closed_early, decode(capture.files)) is None
 
 
 def test_synthetic() -> None:
@@ -48,7 +37,6 @@ def test_synthetic() -> None:
     found = must(connection_closed_early, decode([capture.file]))
     assert (found.severity, found.confidence, found.lost_ns) == ("warning", "high", None)
     assert (found.metrics["lost_rpcs"], found.metrics["rpcs"], found.metrics["without_goaway"]) == (1, 5, 0)
-    check_evidence(found, [capture.file])
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ from process_tables import answers, finding, tables
 from grpcdiag.analyzer.detectors import cpu_quota as detector
 
 FIRES_ON = ["processes/cpu-quota"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize("direction", [0, 1])

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, played, repeated, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
@@ -20,28 +19,7 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_the_stream_that_nobody_reads_is_named() -> None:

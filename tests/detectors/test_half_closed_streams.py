@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, tables_of_scene
 from support import recorded
 
@@ -11,7 +9,6 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import half_closed_streams as detector
 
 FIRES_ON = ["wild/half-closed-leak"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/etcd-watch-lease",
     "wild/grpclib-deadline",
@@ -19,26 +16,6 @@ QUIET_ON = [
     "wild/rolling-restart-ok",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_a_full_connection_is_critical() -> None:

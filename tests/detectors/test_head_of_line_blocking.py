@@ -13,9 +13,7 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/head-of-line-blocking"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 
 def behind() -> Tables:
@@ -39,10 +37,6 @@ def test_the_time_behind_others_is_lost() -> None:
     assert "separate channels" in finding.verdict
     assert finding.scope.methods == (scenes.PUT,)
     assert finding.evidence[0].what.startswith("the last bytes of stream 1")
-
-
-def test_quiet_where_others_take_less_than_a_millisecond() -> None:
-    assert list(detect(decode([synthetic("head-of-line-quiet-fast").file]), Limits())) == []
 
 
 def test_severity_follows_the_share() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, played, tables_of_scene, told
 from support import recorded
 
@@ -16,7 +15,6 @@ from grpcdiag.fixtures.synthetic.scenes_dead import METHOD, RTT
 from grpcdiag.fixtures.synthetic.words import S
 
 FIRES_ON = ["wild/hung-rpc"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/etcd-late",
     "wild/etcd-watch-lease",
@@ -26,26 +24,6 @@ QUIET_ON = [
     "wild/watch-ok",
     "wild/window-deadlock",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_the_call_that_nobody_answers_is_named() -> None:

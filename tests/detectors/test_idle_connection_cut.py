@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from detecting import found, the_finding
 from judging import changed, must, repeated, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
@@ -24,7 +24,6 @@ FIRES_ON = [
     "wild/idle-finrace",
     "wild/idle-rst",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/grpcio-watch-aborted",
     "wild/half-open-deadline",
@@ -36,26 +35,6 @@ QUIET_ON = [
     "wild/server-kill",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_a_forgotten_connection_is_named() -> None:

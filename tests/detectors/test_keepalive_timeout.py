@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, repeated, tables_of_scene, told
 from support import recorded
 
@@ -12,7 +11,6 @@ from grpcdiag.analyzer.detectors import keepalive_timeout as detector
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/half-open-keepalive",
     "wild/idle-drop-keepalive-ok",
@@ -20,26 +18,6 @@ QUIET_ON = [
     "wild/server-kill",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_a_timeout_below_the_round_trip_is_named() -> None:

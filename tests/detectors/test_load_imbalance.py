@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from detecting import disagreements, found, loud, the_finding
+from detecting import the_finding
 from judging import changed, must, tables_of_scene, told
 from support import recorded
 
@@ -11,22 +10,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import load_imbalance as detector
 
 FIRES_ON = ["wild/lb-allonone"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/connect-dead-first", "wild/lb-even-control", "wild/lb-slow-backend", "wild/rolling-restart-ok"]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_never_more_than_an_info() -> None:
-    assert loud(detector) == set()
 
 
 def test_servers_that_dns_gives_and_nobody_uses_are_counted() -> None:

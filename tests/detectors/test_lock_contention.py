@@ -10,9 +10,7 @@ from grpcdiag.analyzer.detectors import lock_contention as detector
 from grpcdiag.analyzer.model.finding import Skipped
 
 FIRES_ON = ["processes/lock-contention"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize("direction", [0, 1])
@@ -42,7 +40,7 @@ def test_a_queue_of_work_looks_the_same(idle: int, severity: str) -> None:
     some = finding(detector, waits)
     assert some is not None
     assert (some.severity, some.confidence) == (severity, "medium")
-    assert "or a queue of work" in some.verdict
+    assert "lock or queue that they share" in some.verdict
 
 
 def test_without_a_record_nothing_is_said() -> None:

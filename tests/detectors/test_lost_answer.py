@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import must, played, tables_of_scene
+from judging import must, played
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -15,28 +14,7 @@ from grpcdiag.fixtures.synthetic.scenes_answers import reset
 from grpcdiag.fixtures.synthetic.scenes_failures import given_up
 
 FIRES_ON = ["wild/hyper-rst-noerror"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/rst-noerror", "wild/grpclib-deadline", "wild/haproxy-streamtimeout", "wild/nginx-readtimeout"]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 def test_a_server_that_resets_after_the_message() -> None:
@@ -56,10 +34,6 @@ def test_calls_without_a_part_of_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("calls", "others", "severity"), [(2, 6, "warning"), (3, 6, "critical"), (3, 28, "warning")])
 def test_the_share_decides(tmp_path: Path, calls: int, others: int, severity: str) -> None:
     assert must(detector, played(reset(calls, others=others), tmp_path)).severity == severity
-
-
-def test_as_many_examples_as_allowed() -> None:
-    assert len(must(detector, tables_of_scene("lost-answer-fires"), examples=1).evidence) == 2
 
 
 def test_a_timer_that_resets_with_no_error_is_the_cause(tmp_path: Path) -> None:

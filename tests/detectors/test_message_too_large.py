@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from h2.settings import SettingCodes
-from judging import changed, check_evidence, must, played, told
+from judging import changed, must, played, told
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
@@ -21,9 +21,7 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/grpc-java-receive-limit", "wild/grpcio-receive-limit", "wild/grpc-go-receive-limit-server"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["lab/cancelled", "wild/nginx-body-limit", "wild/grpc-ruby-pool", "deadline-exceeded", "wild/retry-storm"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(
@@ -41,7 +39,6 @@ def test_a_client_that_refuses_responses(name: str, confidence: str, knob: str) 
     assert (found.metrics["refused_rpcs"], found.metrics["longest_message_bytes"]) == (6, 5_000_000)
     assert found.verdict.startswith("client 10.71.0.1 reset 6 of 6 RPCs while a response of 5,000,000 bytes arrived")
     assert found.remedies[0].knob == knob
-    check_evidence(found, files)
 
 
 def test_a_server_that_refuses_requests() -> None:
@@ -49,7 +46,6 @@ def test_a_server_that_refuses_requests() -> None:
     found = must(message_too_large, decode(files))
     assert (found.severity, found.confidence, found.metrics["side"]) == ("critical", "high", "server")
     assert found.remedies[0].knob == "grpc.MaxRecvMsgSize(n)"
-    check_evidence(found, files)
 
 
 def test_its_figures_from_scenes(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from detecting import found, the_finding
 from judging import changed, must, tables_of_scene, told
 from support import recorded, synthetic
 
@@ -20,7 +20,6 @@ FIRES_ON = [
     "wild/grpcio-mtu",
     "wild/grpcio-mtu-first",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
     "wild/half-open-deadline",
@@ -29,26 +28,6 @@ QUIET_ON = [
     "wild/bloat-same",
     "wild/rst-thirdparty",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 @pytest.mark.parametrize(("name", "confidence"), [("mtu-blackhole", "medium"), ("mtu-blackhole-server", "high")])

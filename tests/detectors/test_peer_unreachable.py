@@ -6,7 +6,7 @@ from dataclasses import replace as vary
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from detecting import the_finding
 from judging import changed, must, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
@@ -26,7 +26,6 @@ FIRES_ON = [
     "wild/half-open-nodeadline",
     "wild/icmp-host-gone",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",
     "wild/half-open-control",
@@ -35,26 +34,6 @@ QUIET_ON = [
     "wild/slow-stream-ok",
     "wild/watch-ok",
 ]
-"""Recorded captures on which it must not."""
-
-
-def test_synthetic_captures_agree() -> None:
-    assert disagreements(detector) == []
-
-
-@pytest.mark.parametrize("name", QUIET_ON)
-def test_it_is_quiet(name: str) -> None:
-    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
-
-
-def test_it_is_quiet_on_all_other_recordings() -> None:
-    assert loud(detector) == set()
-
-
-@pytest.mark.parametrize("name", FIRES_ON)
-def test_its_packets_are_in_the_capture(name: str) -> None:
-    files = [recorded(f"{name}.pcap.zst")]
-    evidence_is_in_the_packets(the_finding(detector, files), files)
 
 
 FIRES = "peer-unreachable-fires"

@@ -5,27 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
-from support import RECORDINGS, recording, synthetic
+from detecting import severity, the_finding
+from support import recording, synthetic
 
 from grpcdiag.analyzer.detectors import ping_storm as detector
 
 FIRES_ON = ["rpc-errors", "lab/ping-storm"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 STORM = "ping-storm-fires"
 
 
 def test_synthetic_captures() -> None:
-    assert disagreements(detector) == []
     files = [synthetic(STORM).file]
     finding = the_finding(detector, files)
     assert finding.severity == "critical"
     assert finding.metrics["ping_only_packets"] == 2 * 400  # PINGs and their acknowledgements
     assert finding.metrics["ping_packets_per_s"] == pytest.approx(2 * 1000 / 3, rel=0.05)
-    evidence_is_in_the_packets(finding, files)
 
 
 def test_a_rate_and_a_share() -> None:
@@ -52,12 +48,9 @@ def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) 
 
 def test_real_captures() -> None:
     """Loud only where 200 slow streams are each answered by PINGs; an estimator at work between two ends is told."""
-    assert loud(detector) == {r.name for r in RECORDINGS if r.name == "ably-staggered-veth"}
     finding = the_finding(detector, recording("mid-connection-go").files)
     assert finding.severity == "info"
     assert int(finding.metrics["bdp_pings"]) == 1055 + 1008
-    assert found(detector, recording("ably-synchronised-veth").files) is None
-    assert found(detector, recording("roguedb-channels-4").files) is None
 
 
 @pytest.mark.parametrize(

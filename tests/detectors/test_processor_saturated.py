@@ -13,9 +13,7 @@ from grpcdiag.analyzer.model.budget import of_cause
 from grpcdiag.analyzer.model.finding import Skipped
 
 FIRES_ON = ["processes/processor-saturated"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize("direction", [0, 1])

@@ -15,9 +15,7 @@ from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/receive-window-stall"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
-"""Recorded captures on which it must not."""
 
 FIRES = "receive-window-fires"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judging import changed, check_evidence, must, played, tables_of_scene, told
+from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
 from support import RECORDINGS, Recording, canonical_status, recorded, recording, synthetic
 
@@ -18,9 +18,7 @@ from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, opened, statuses
 
 FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["deadline-exceeded", "ipv6"]
-"""Recorded captures on which it must not."""
 
 
 def test_counts_are_what_the_client_counted() -> None:
@@ -34,7 +32,6 @@ def test_counts_are_what_the_client_counted() -> None:
     assert found.metrics["failed_rpcs"] == sum(client.values()) == 107
     assert (found.severity, found.confidence, found.lost_ns) == ("critical", "high", None)
     assert found.scope.methods == ("/lab.v1.Lab/Do", "/lab.v1.Lab/Down", "/lab.v1.Lab/NoSuchMethod")
-    check_evidence(found, capture.files)
 
 
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name.startswith("impl-")])
@@ -47,10 +44,8 @@ def test_the_message_is_never_shown() -> None:
     assert "secret" not in repr(must(rpc_errors, tables_of_scene("failures-errors")))
 
 
-@pytest.mark.parametrize("name", ["failures-none", "failures-deadline", "failures-cancel", "begun_late"])
-def test_quiet(name: str) -> None:
-    """All is well, deadlines and cancels have findings of their own, and unknown statuses are no errors."""
-    assert told(rpc_errors, tables_of_scene(name)) is None
+def test_unknown_statuses_are_no_errors() -> None:
+    assert told(rpc_errors, tables_of_scene("begun_late")) is None
 
 
 @pytest.mark.parametrize(
@@ -65,7 +60,6 @@ def test_severity_follows_the_share_of_rpcs(tmp_path: Path, errors: int, calls: 
 def test_the_evidence_of_a_reset_names_it() -> None:
     capture = synthetic("rst_stream")
     found = must(rpc_errors, decode([capture.file]))
-    check_evidence(found, [capture.file])
     assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
 
 
@@ -97,7 +91,6 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
     assert words in found.title
     assert words in found.verdict
     assert found.remedies[0].knob.startswith(remedy)
-    check_evidence(found, files)
 
 
 def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Path) -> None:
@@ -107,7 +100,6 @@ def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Pat
     found = must(rpc_errors, tables)
     assert "it allows 5 streams at once, and client 10.77.0.1 had 20 open" in found.verdict
     assert "REFUSED_STREAM" in found.remedies[0].knob
-    check_evidence(found, files)
     others = must(rpc_errors, changed(tables, "connections", peer_max_concurrent_streams=[-1]))
     assert "as servers do that stop" in others.verdict
     assert "at once" not in others.verdict

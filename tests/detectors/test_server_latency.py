@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from judging import changed, check_evidence, must, played, skipped, tables_of_scene, told
+from judging import changed, must, played, skipped, tables_of_scene, told
 from msgspec.structs import replace
 from process_tables import as_recorded
-from support import RECORDINGS, Recording, recorded, recording, synthetic
+from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
 from grpcdiag.analyzer.decode.decode import decode
@@ -28,9 +28,7 @@ FIRES_ON = [
     "wild/otlp-slow",
     "wild/tail-calls",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client", "wild/watch-below-limit"]
-"""Recorded captures on which it must not."""
 
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
 
@@ -42,14 +40,6 @@ def test_a_handler_of_20_ms_is_for_information(name: str) -> None:
     assert (found.severity, found.lost_ns, found.metrics["long_tail"]) == ("info", None, 0)
     assert found.metrics["server_p50_ns"] == pytest.approx(20.9e6, rel=0.05)
     assert found.metrics["answers"] == 1000
-    check_evidence(found, capture.files)
-
-
-@pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name not in SLOW])
-def test_quiet_elsewhere(capture: Recording) -> None:
-    """Long links, windows, loss, a server that is slow at first, fast servers that are most of the time."""
-    answers = list(server_latency.detect(decode(capture.files), server_latency.Limits()))
-    assert not [answer for answer in answers if not hasattr(answer, "reason")]
 
 
 @pytest.mark.parametrize(("name", "p99_ms", "late"), [("grpclib-tail", 600, 6), ("tail-calls", 310, 17)])
@@ -60,7 +50,6 @@ def test_a_few_late_calls_are_a_warning_with_the_time_they_lost(name: str, p99_m
     assert (found.severity, found.metrics["long_tail"]) == ("warning", 1)
     assert found.metrics["server_p99_ns"] == pytest.approx(p99_ms * MS, rel=0.05)
     assert found.lost_ns == pytest.approx(late * (600 - 4 if late == 6 else 300) * MS, rel=0.15)
-    check_evidence(found, files)
 
 
 def test_one_slow_server_of_three_is_named() -> None:
@@ -70,7 +59,6 @@ def test_one_slow_server_of_three_is_named() -> None:
     assert (found.severity, found.metrics["slow_servers"], found.metrics["long_tail"]) == ("warning", 1, 0)
     assert "server 10.77.116.3 takes 167 ms per RPC, the 2 other servers at most 17 ms" in found.verdict
     assert found.lost_ns == pytest.approx(146 * 150 * MS, rel=0.05)
-    check_evidence(found, files)
 
 
 def test_a_server_that_is_slow_alike_is_named_without_a_warning() -> None:
@@ -101,7 +89,6 @@ def test_synthetic_tail() -> None:
     assert (found.severity, found.confidence, found.metrics["long_tail"]) == ("warning", "medium", 1)
     assert found.metrics["server_p50_ns"] == pytest.approx(2 * MS, rel=0.05)
     assert found.metrics["server_p99_ns"] == pytest.approx(300 * MS, rel=0.02)
-    check_evidence(found, [capture.file])
     ends = found.evidence[1::2]
     assert all("301 ms after the RPC began" in item.what for item in ends)
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stalls import firing, with_waits
-from support import RECORDINGS, SYNTHETICS, Recording, Synthetic, recording, rows, synthetic
+from support import recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import initial_congestion_window
 from grpcdiag.analyzer.detectors.slow_start_after_idle import ID, Limits, detect
 from grpcdiag.analyzer.model.analysis import Analysis
@@ -26,14 +25,11 @@ from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS, US
 
 FIRES_ON = ["rtt205-go-16000", "rtt205-py-16000", "lab/slow-start-16000-idle-sysctl1-grpc-c++"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = ["rtt205-go-14000", "rtt205-go-32000-noslowstart"]
-"""Recorded captures on which it must not."""
 
 RTT_205 = 205 * MS
 FIRING = ["rtt205-go-16000", "rtt205-go-32000", "rtt205-py-16000"]
 Judge = Callable[[Conversation], bool]
-QUIET = ["rtt205-go-14000", "rtt205-go-32000-noslowstart"]
 
 
 def finding(analysis: Analysis) -> Finding:
@@ -109,38 +105,9 @@ def test_the_evidence_is_in_the_packets(name: str) -> None:
         assert int(packets.ack[place[released.packet]]) > begin
 
 
-@pytest.mark.parametrize("name", QUIET)
-def test_quiet_on_a_long_link(name: str) -> None:
-    analysis = analyze(recording(name).files)
-    assert not fires(analysis)
-    assert analysis.verdict.finding is None
-
-
-@pytest.mark.parametrize(
-    "capture", [pytest.param(r, id=r.id) for r in RECORDINGS if not r.name.startswith(("rtt205", "tls13"))]
-)
-def test_quiet_elsewhere(capture: Recording) -> None:
-    assert not fires(analyze(capture.files))
-
-
-@pytest.mark.parametrize("capture", [pytest.param(s, id=s.name) for s in SYNTHETICS])
-def test_synthetic_captures(capture: Synthetic) -> None:
-    """Fires where the truth says so, with the time lost; nowhere else in the whole catalogue."""
-    try:
-        analysis = analyze([capture.file])
-    except NoGrpcError:
-        return
-    if ID in capture.truth.get("findings", ()):
-        assert finding(analysis).lost_ns == pytest.approx(capture.truth["lost_ns"], rel=0.001)
-        assert finding(analysis).metrics["segments_in_first_burst"] == 10
-    else:
-        assert not fires(analysis)
-
-
-def test_the_response_side_names_the_server() -> None:
-    found = finding(analyze([synthetic("idle-restart-fires-on-response").file]))
-    assert "server 10.0.0.2" in found.explanation
-    assert any("server 10.0.0.2" in remedy.note for remedy in found.remedies)
+@pytest.mark.parametrize("name", ["idle-restart-fires", "idle-restart-fires-on-response"])
+def test_a_burst_is_ten_segments(name: str) -> None:
+    assert finding(analyze([synthetic(name).file])).metrics["segments_in_first_burst"] == 10
 
 
 # The edges, one step to each side
@@ -237,13 +204,6 @@ def test_severity_follows_the_share() -> None:
     assert severity(Limits(warning_share=share + 0.001, critical_share=1.0)) == "info"
 
 
-def test_examples_limit_the_evidence() -> None:
-    tables = decode(recording("rtt205-go-16000").files)
-    (found,) = detect(tables, Limits(examples=1))
-    assert isinstance(found, Finding)
-    assert len(found.evidence) == 4
-
-
 SMALL_FRAMES_NS = 40 * MS
 
 
@@ -287,10 +247,3 @@ def test_every_host_that_restarts_is_named() -> None:
     direction[-1] = 1
     found = firing(detect(with_waits(tables, direction=direction), Limits()))
     assert "client 10.77.0.1 and server 10.77.0.2 restart their TCP congestion window" in found.verdict
-
-
-def test_one_burst_is_told_in_the_singular() -> None:
-    found = firing(detect(decode([synthetic("idle-restart-fires").file]), Limits()))
-    assert found.title.startswith("1 message burst waited")
-    assert "This happened once and cost 100 ms." in found.explanation
-    assert found.verdict.startswith("1 message waited")

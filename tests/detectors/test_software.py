@@ -41,10 +41,11 @@ def test_everything_that_the_core_infers_is_recognised() -> None:
 def test_every_setting_is_of_software_that_is_recognised() -> None:
     """A dead name would never be shown."""
     settings = _software_settings.SETTINGS
-    assert {setting.software for setting in settings} <= set(_software.SOFTWARE)
-    assert all(setting.source and setting.knob and setting.note for setting in settings)
-    assert len({(s.software, s.sets, s.ends, s.knob) for s in settings}) == len(settings)
-    assert set(_software_settings.COMMON) <= {setting.software for setting in settings}
+    software = {name for name, source in settings if source}
+    assert set(_software_settings.COMMON) <= software <= set(_software.SOFTWARE)
+    rows = [(name, *row) for (name, _), rows in settings.items() for row in rows]
+    assert all(knob and note for *_, knob, note in rows)
+    assert len({(name, sets, ends, knob) for name, sets, ends, knob, _ in rows}) == len(rows)
 
 
 def test_settings_of_the_software_that_was_seen_come_first() -> None:

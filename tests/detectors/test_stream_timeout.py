@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from detecting import found, the_finding
 from judging import changed
 from support import recorded, synthetic
 
@@ -25,7 +25,6 @@ FIRES_ON = [
     "wild/route-timeout",
     "wild/stream-idle-timeout",
 ]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "rpc-errors",
     "deadline-exceeded",
@@ -35,7 +34,6 @@ QUIET_ON = [
     "wild/otlp-unavail",
     "wild/nghttpx-backendkill",
 ]
-"""Recorded captures on which it must not."""
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,6 @@ def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, s
     assert int(finding.metrics["time_p50_ns"]) == pytest.approx(time_ms * MS, rel=0.01)
     assert setting in {remedy.knob for remedy in finding.remedies}
     assert analyze([path]).verdict.finding in {"stream-timeout", "proxy-error"}
-    evidence_is_in_the_packets(finding, [path])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +151,3 @@ def test_every_timer_has_a_source_and_a_version() -> None:
         assert timer.source
         assert timer.measures in (_timers.SILENCE, _timers.DURATION, _timers.CONNECT)
     assert {timer.software for timer in _timers.TIMERS} <= set(_software.SOFTWARE)  # others would never be shown
-
-
-def test_synthetic_captures() -> None:
-    assert disagreements(detector) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from detecting import found, the_finding
 from judging import changed, must, played, repeated, told
 from msgspec.structs import replace
 from process_tables import as_recorded
@@ -23,7 +23,6 @@ from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_se
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/cpu-client", "wild/gc-client", "wild/gc-server"]
-"""Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/tail-calls",
     "wild/lb-slow-backend",
@@ -32,7 +31,6 @@ QUIET_ON = [
     "too-many-pings",
     "wild/window-deadlock-others",
 ]
-"""Recorded captures on which it must not."""
 
 SERVER, CLIENT = "synchronised-stall-fires-server", "synchronised-stall-fires-client"
 
@@ -51,7 +49,6 @@ def test_a_stopped_server_is_named_and_its_tail_is_a_part_of_it() -> None:
     assert analysis.verdict.finding == detector.ID
     tail = next(f for f in analysis.findings if f.id == "server-latency")
     assert (tail.part_of, tail.lost_ns) == (detector.ID, None)
-    evidence_is_in_the_packets(finding, files)
 
 
 def test_a_stopped_client_is_named_by_its_late_pings() -> None:
@@ -61,7 +58,6 @@ def test_a_stopped_client_is_named_by_its_late_pings() -> None:
     assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.06)
     assert finding.title.startswith("client 10.77.232.1 was unresponsive 3 times")
     assert "before their first packet" in finding.explanation
-    evidence_is_in_the_packets(finding, files)
 
 
 def test_a_client_without_cpu_time_is_named_and_not_its_server() -> None:
@@ -71,19 +67,12 @@ def test_a_client_without_cpu_time_is_named_and_not_its_server() -> None:
     assert int(finding.metrics["longest_stall_ns"]) < 100 * MS
 
 
-def test_loud_on_no_other_capture() -> None:
-    assert loud(detector) == set()
-
-
 def test_synthetic_captures() -> None:
-    assert disagreements(detector) == []
     server = the_finding(detector, [synthetic(SERVER).file])
     assert (server.metrics["stalls"], server.metrics["rpcs_waiting"], server.confidence) == (3, 9, "medium")
     assert "A lock, a pool or a service that all calls need would look the same." in server.explanation
     client = the_finding(detector, [synthetic(CLIENT).file])
     assert (client.metrics["stalls"], client.metrics["late_pings"], client.confidence) == (3, 3, "high")
-    for name in (SERVER, CLIENT):
-        evidence_is_in_the_packets(the_finding(detector, [synthetic(name).file]), [synthetic(name).file])
 
 
 @pytest.mark.parametrize(

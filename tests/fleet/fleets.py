@@ -91,10 +91,10 @@ def download(system: Any, prefix: str, folder: Path) -> Path:
     return folder
 
 
-def contents(dataset: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, with the partition it is in; recordings are known by host, for their ids hold URLs."""
+def contents(dataset: Path, tables: Iterable[str] = TABLES) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of tables, with the partition it is in; recordings are known by host, for their ids hold URLs."""
     found = {}
-    for table in TABLES:
+    for table in tables:
         files = sorted(str(path) for path in (dataset / table).rglob("*.parquet"))
         if files:
             query = (

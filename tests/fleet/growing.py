@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -14,6 +16,7 @@ from support import recorded
 from grpcdiag.fleet import run
 from grpcdiag.fleet.dataset import heads
 
+NAME = "impl-go.pcap"
 ROWS = "stream, method, start_time_ns, duration_ns, status, complete, request_bytes, response_bytes, budget"
 
 
@@ -21,12 +24,14 @@ class Growing:
     """A folder into which the files of a series come one after the other."""
 
     def __init__(self, folder: Path, name: str, pieces: int, host: str = "web-1") -> None:
-        (folder / "kept").mkdir(parents=True)
-        split(Path(recorded(name)).read_bytes(), folder / "kept", "eth0.pcap", pieces)
-        self.pieces = sorted((folder / "kept").iterdir())
+        kept = folder / "kept"
+        if not kept.exists():
+            kept.mkdir(parents=True)
+            split(Path(recorded(name)).read_bytes(), kept, "eth0.pcap", pieces)
+        self.pieces = sorted(kept.iterdir())
         self.source, self.dataset = folder / "captures", str(folder / "dataset")
         self.host = self.source / host
-        self.host.mkdir(parents=True)
+        self.host.mkdir(parents=True, exist_ok=True)
 
     def add(self, number: int, name: str = "") -> Path:
         return Path(shutil.copy(self.pieces[number], self.host / (name or self.pieces[number].name)))
@@ -49,16 +54,28 @@ class Growing:
             return sorted(database.execute(f"SELECT {columns} FROM {files}").fetchall(), key=repr)
 
 
-def in_parts(folder: Path, pieces: int = 5) -> Growing:
-    """A dataset with all but one of the files of a series, in as many parts."""
-    growing = Growing(folder, "impl-go.pcap", pieces)
-    growing.analyze_first(pieces - 1)
+_prepared = TemporaryDirectory(prefix="growing-")
+
+
+def in_parts(pieces: int = 5, analyzed: int | None = None) -> Growing:
+    """A dataset with the first files of a series (all but one), in as many parts; the next call takes it away."""
+    number = pieces - 1 if analyzed is None else analyzed
+    folder = Path(_prepared.name) / f"{number}-of-{pieces}"
+    as_analyzed = folder.with_suffix(".analyzed")
+    if as_analyzed.exists():
+        shutil.rmtree(folder)
+        shutil.copytree(as_analyzed, folder)
+        return Growing(folder, NAME, pieces)
+    growing = Growing(folder, NAME, pieces)
+    growing.analyze_first(number)
+    shutil.copytree(folder, as_analyzed)
     return growing
 
 
-def whole(folder: Path, name: str) -> list[Any]:
+@cache
+def whole(name: str = NAME) -> list[Any]:
     """The rows of a capture that is one file."""
-    one = Growing(folder, name, 1)
+    one = Growing(Path(_prepared.name) / name, name, 1)
     one.add(0)
     one.analyze()
     return one.rows()

@@ -142,7 +142,7 @@ def test_an_object_store_gives_the_same(
         assert {name: local[name] for name in same} == {name: json.loads(out)[name] for name in same}
 
 
-def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     from grpcdiag.fleet.recordings import store
 
     calls: list[str] = []

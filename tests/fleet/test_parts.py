@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import markers, split
-from growing import Growing, fleet_code, whole
+from growing import Growing, fleet_code, in_parts, whole
 from support import recorded
 
 from grpcdiag.fleet import planning
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.dataset import heads
 
-CAPTURES = ("impl-go.pcap", "impl-java.pcap", "rtt205-go-16000.pcap", "rpc-errors.pcap", "deadline-exceeded.pcap")
+CAPTURES = ("impl-go.pcap", "rpc-errors.pcap", "deadline-exceeded.pcap")
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -28,7 +28,7 @@ def test_files_one_by_one_are_the_capture(tmp_path: Path, name: str) -> None:
         growing.add(number)
         assert growing.planned().size == piece.stat().st_size  # it costs its own reading
         growing.analyze(code=0 if number else fleet_code(growing))
-    assert growing.rows() == whole(tmp_path / "whole", name)
+    assert growing.rows() == whole(name)
     assert not growing.planned().tasks
     found = report(growing.dataset)
     assert (found.recordings, found.rpcs) == (1, len(growing.rows()))
@@ -41,7 +41,7 @@ def test_files_that_leave_a_ring_keep_their_results(tmp_path: Path) -> None:
         growing.analyze(code=0 if number else fleet_code(growing))
         if number:
             (growing.host / growing.pieces[number - 1].name).unlink()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
 
 
 def test_names_that_a_ring_uses_again_are_new_files(tmp_path: Path) -> None:
@@ -51,24 +51,21 @@ def test_names_that_a_ring_uses_again_are_new_files(tmp_path: Path) -> None:
         growing.add(number, f"eth0.pcap{number % 2}")
         assert growing.planned().size == growing.pieces[number].stat().st_size
         growing.analyze(code=0 if number else fleet_code(growing))
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
 
 
-def test_a_last_file_that_grew_is_read_from_its_beginning(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(3)
+def test_a_last_file_that_grew_is_read_from_its_beginning() -> None:
+    growing = in_parts(4, 3)
     last = growing.host / growing.pieces[2].name
     last.write_bytes(last.read_bytes() + growing.pieces[3].read_bytes()[24:])
     assert growing.planned().size == last.stat().st_size
     growing.analyze()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
     assert len(markers(Path(growing.dataset))) == 3
 
 
-def test_a_run_that_was_killed_before_its_head_does_its_part_again(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.add(0)
-    growing.analyze(code=fleet_code(growing))
+def test_a_run_that_was_killed_before_its_head_does_its_part_again() -> None:
+    growing = in_parts(4, 1)
     (head,) = (Path(growing.dataset) / "_series").glob("*.json")
     before = head.read_bytes()
     growing.add(1)
@@ -77,14 +74,12 @@ def test_a_run_that_was_killed_before_its_head_does_its_part_again(tmp_path: Pat
     for number in (2, 3):
         growing.add(number)
         growing.analyze()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
     assert len(markers(Path(growing.dataset))) == 3
 
 
-def test_a_file_that_came_late_is_read_alone_and_the_others_go_on(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.add(0)
-    growing.analyze(code=fleet_code(growing))
+def test_a_file_that_came_late_is_read_alone_and_the_others_go_on() -> None:
+    growing = in_parts(4, 1)
     growing.add(2)
     growing.analyze()
     growing.add(1)
@@ -96,13 +91,11 @@ def test_a_file_that_came_late_is_read_alone_and_the_others_go_on(tmp_path: Path
     growing.analyze()
     calls = [(row[0], row[2]) for row in growing.rows() if row[5]]
     assert calls and len(set(calls)) == len(calls)
-    assert set(calls) <= {(row[0], row[2]) for row in whole(tmp_path / "whole", "impl-go.pcap")}
+    assert set(calls) <= {(row[0], row[2]) for row in whole()}
 
 
-def test_what_could_not_be_read_is_tried_again_when_it_changes_or_on_demand(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 3)
-    growing.add(0)
-    growing.analyze(code=fleet_code(growing))
+def test_what_could_not_be_read_is_tried_again_when_it_changes_or_on_demand() -> None:
+    growing = in_parts(3, 1)
     cut = growing.host / growing.pieces[1].name
     cut.write_bytes(b"an upload that was cut")
     assert "skipped: web-1" in growing.analyze(code=3)
@@ -113,7 +106,7 @@ def test_what_could_not_be_read_is_tried_again_when_it_changes_or_on_demand(tmp_
     growing.analyze()
     growing.add(2)
     growing.analyze()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
 
 
 def test_folders_that_cannot_be_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +125,11 @@ def test_folders_that_cannot_be_listed_are_told(tmp_path: Path, monkeypatch: pyt
     assert f"skipped: {growing.source}/web-2: Permission denied" in told
 
 
-def test_other_options_read_what_is_there_again(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 3)
-    growing.analyze_first(3)
+def test_other_options_read_what_is_there_again() -> None:
+    growing = in_parts(3, 3)
     assert growing.planned(ports=[50051]).size == sum(piece.stat().st_size for piece in growing.pieces)
     growing.analyze("--port", "50051")
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
     assert len(markers(Path(growing.dataset))) == 1
 
 
@@ -185,34 +177,30 @@ def test_a_file_of_a_ring_is_read_once_it_has_packets(tmp_path: Path) -> None:
     for number in (2, 3):
         growing.add(number, f"eth0.pcap{number % 2}")
         growing.analyze()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
 
 
-def test_an_earlier_file_that_changed_keeps_its_rows(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 3)
-    growing.analyze_first(2)
+def test_an_earlier_file_that_changed_keeps_its_rows() -> None:
+    growing = in_parts(3, 2)
     before, first = growing.rows(), growing.host / growing.pieces[0].name
     first.write_bytes(first.read_bytes() + growing.pieces[2].read_bytes()[24:])
     assert "it changed after files behind it were analyzed" in growing.analyze(code=3)
     assert growing.rows() == before
 
 
-def test_a_last_file_of_one_packet_that_grew_is_read_again(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 2)
-    growing.add(0)
-    growing.analyze(code=fleet_code(growing))
+def test_a_last_file_of_one_packet_that_grew_is_read_again() -> None:
+    growing = in_parts(2, 1)
     content = growing.pieces[1].read_bytes()
     last = growing.host / growing.pieces[1].name
     last.write_bytes(content[: 40 + int.from_bytes(content[32:36], "little")])
     growing.analyze(code=fleet_code(growing))
     growing.add(1)
     growing.analyze()
-    assert growing.rows() == whole(tmp_path / "whole", "impl-go.pcap")
+    assert growing.rows() == whole()
 
 
-def test_a_key_log_for_a_recording_in_parts_counts_each_call_once(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(3)
+def test_a_key_log_for_a_recording_in_parts_counts_each_call_once() -> None:
+    growing = in_parts(4, 3)
     (growing.host / growing.pieces[0].name).unlink()
     gone = [row for row in growing.rows(columns="stream, recording") if "." not in row[1]]
     keys = str(Path(recorded("tls13-go.keys")))

@@ -25,8 +25,8 @@ def listed(dataset: str) -> set[str]:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_old_parts_go_and_their_files_are_not_read_again(tmp_path: Path, compacted: bool) -> None:
-    growing = in_parts(tmp_path)
+def test_old_parts_go_and_their_files_are_not_read_again(compacted: bool) -> None:
+    growing = in_parts()
     if compacted:
         fleet("compact", growing.dataset)
     foreign = [Path(growing.dataset) / name for name in ("rpcs/hour=2020-01-01T00/mine.parquet", "rpcs/notes.txt")]
@@ -55,8 +55,8 @@ def test_old_parts_go_and_their_files_are_not_read_again(tmp_path: Path, compact
     assert report(growing.dataset).rpcs == len(growing.rows())
 
 
-def test_what_is_younger_stays(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_what_is_younger_stays() -> None:
+    growing = in_parts()
     before = contents(Path(growing.dataset))
     assert "0 recordings" in fleet("prune", growing.dataset, "--older", "9999w")[1]
     first = min(
@@ -66,8 +66,8 @@ def test_what_is_younger_stays(tmp_path: Path) -> None:
     assert contents(Path(growing.dataset)) == before
 
 
-def test_a_series_that_is_finished_goes_as_a_whole(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_a_series_that_is_finished_goes_as_a_whole() -> None:
+    growing = in_parts()
     told = fleet("prune", growing.dataset, "--older", "1d", "--finished", "--dry-run")[1]
     assert "4 recordings" in told and list(Path(growing.dataset).rglob("*.state"))
     fleet("prune", growing.dataset, "--older", "1d", "--finished")
@@ -77,8 +77,8 @@ def test_a_series_that_is_finished_goes_as_a_whole(tmp_path: Path) -> None:
     assert growing.planned().size == growing.pieces[4].stat().st_size
 
 
-def test_a_recording_without_a_head_is_not_read_again(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path, pieces=2)
+def test_a_recording_without_a_head_is_not_read_again() -> None:
+    growing = in_parts(pieces=2)
     (head,) = (Path(growing.dataset) / "_series").glob("*.json")
     head.unlink()
     assert pruning.prune(growing.dataset, LATER_NS).recordings == 1
@@ -87,8 +87,8 @@ def test_a_recording_without_a_head_is_not_read_again(tmp_path: Path) -> None:
     assert growing.planned().tasks
 
 
-def test_a_dataset_without_recordings_is_still_one(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_a_dataset_without_recordings_is_still_one() -> None:
+    growing = in_parts()
     fleet("prune", growing.dataset, "--older", "1d", "--finished")
     assert not list((Path(growing.dataset) / "_summary").iterdir()) and not published(growing.dataset)
     assert "all of it was pruned" in fleet("report", growing.dataset, code=3)[1]
@@ -96,8 +96,8 @@ def test_a_dataset_without_recordings_is_still_one(tmp_path: Path) -> None:
     assert "0 recordings compacted" in fleet("compact", growing.dataset)[1]
 
 
-def test_old_parts_go_although_another_command_began_meanwhile(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_old_parts_go_although_another_command_began_meanwhile() -> None:
+    growing = in_parts()
     real, others = catalog.markers, []
 
     def late(*given: Any) -> Any:
@@ -113,7 +113,7 @@ def test_old_parts_go_although_another_command_began_meanwhile(tmp_path: Path) -
 
 
 def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path / "parts", pieces=4)
+    growing = in_parts(pieces=4)
     compaction.compact(growing.dataset, LATER_NS)
     growing.add(3)
     growing.analyze()
@@ -131,7 +131,8 @@ def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path
         sizes.append(report(dataset).rpcs)
         published(dataset)  # all its files are there
         run.compact(dataset)
-        assert len(published(dataset)) == len(contents(Path(dataset))["rpcs"]) == report(dataset).rpcs == sizes[-1]
+        rows = contents(Path(dataset), ["rpcs"])["rpcs"]
+        assert len(published(dataset)) == len(rows) == report(dataset).rpcs == sizes[-1]
     else:
         raise AssertionError("it never ended")
     assert place >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == 3

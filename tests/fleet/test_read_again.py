@@ -25,16 +25,16 @@ def head_of(growing: Growing) -> Path:
     return path
 
 
-def test_a_run_that_was_killed_while_it_replaced_parts_loses_nothing(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path / "parts")
+def test_a_run_that_was_killed_while_it_replaced_parts_loses_nothing() -> None:
+    growing = in_parts()
     before = growing.rows()
     markers(Path(growing.dataset))[0].unlink()  # the first that it removes
     growing.analyze("--port", "50051")
     assert growing.rows() == before
 
 
-def test_a_worker_that_goes_on_with_replacing_parts_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = in_parts(tmp_path / "parts")
+def test_a_worker_that_goes_on_with_replacing_parts_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = in_parts()
     before, commit = growing.rows(), catalog.commit
 
     def lose(dataset: str, marker: catalog.Marker, older: tuple[str, ...], *rest: object) -> str:
@@ -47,9 +47,9 @@ def test_a_worker_that_goes_on_with_replacing_parts_is_done(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("grown", [False, True], ids=["a killed run's part", "a file that grew"])
-def test_a_state_that_cannot_be_used_does_not_double_the_last_part(tmp_path: Path, grown: bool) -> None:
+def test_a_state_that_cannot_be_used_does_not_double_the_last_part(grown: bool) -> None:
     """The part that takes its place is another one, of a new epoch."""
-    growing = in_parts(tmp_path / "parts", 3)
+    growing = in_parts(3)
     head, before = head_of(growing).read_bytes(), calls_of(growing)
     if grown:
         last = growing.host / growing.pieces[1].name
@@ -104,9 +104,8 @@ def test_parts_of_killed_runs_have_their_place_taken(tmp_path: Path) -> None:
     assert len(late[0].files) == 2
 
 
-def test_a_file_that_was_complete_late_is_told_no_longer(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(2)
+def test_a_file_that_was_complete_late_is_told_no_longer() -> None:
+    growing = in_parts(4, 2)
     (growing.host / growing.pieces[2].name).write_bytes(b"cut")
     growing.analyze(code=3)
     growing.add(3)
@@ -170,10 +169,9 @@ FINISHED = (("compact", "--finished"), ("prune", "--finished", "--older", "1h"))
 
 
 @pytest.mark.parametrize("command", FINISHED)
-def test_a_file_that_grew_after_its_series_was_finished_is_refused(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_file_that_grew_after_its_series_was_finished_is_refused(command: tuple[str, ...]) -> None:
     """After `prune` it is not known whether the file is the same."""
-    growing = Growing(tmp_path, "impl-go.pcap", 3)
-    growing.analyze_first(2)
+    growing = in_parts(3, 2)
     fleet(command[0], growing.dataset, *command[1:])
     before = growing.rows() if command[0] == "compact" else None
     last = growing.host / growing.pieces[1].name
@@ -205,16 +203,16 @@ def test_new_files_after_the_series_was_finished_are_read_with_a_key_log(
     assert part.recording.endswith(".1-0") and len(catalog.markers([part])[0].files) == 2
 
 
-def test_other_options_do_not_replace_what_is_in_batches(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_other_options_do_not_replace_what_is_in_batches() -> None:
+    growing = in_parts()
     fleet("compact", growing.dataset)
     before = growing.rows()
     assert "use another dataset" in growing.analyze("--port", "50051", code=3)
     assert growing.rows() == before
 
 
-def test_a_pruned_recording_without_a_head_stops_no_run(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_a_pruned_recording_without_a_head_stops_no_run() -> None:
+    growing = in_parts()
     shutil.rmtree(Path(growing.dataset) / "_series")
     fleet("prune", growing.dataset, "--older", "1h")
     growing.analyze()
@@ -241,8 +239,8 @@ def test_secrets_in_a_file_leave_no_state(tmp_path: Path) -> None:
     assert not list((Path(growing.dataset) / "_series").glob("*"))
 
 
-def test_a_state_of_a_usable_head_is_not_touched(tmp_path: Path) -> None:
-    growing = in_parts(tmp_path)
+def test_a_state_of_a_usable_head_is_not_touched() -> None:
+    growing = in_parts()
     path = state_of(growing)
     before = path.read_bytes(), path.stat().st_mtime_ns
     growing.analyze()

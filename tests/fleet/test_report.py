@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("fsspec")
 from fleets import Inline, change_sums, fleet, split
 from msgspec.structs import replace
-from support import REPOSITORY, grpcdiag, recorded
+from support import REPOSITORY, recorded, run_here
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
@@ -57,9 +57,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
-@pytest.mark.parametrize("cause", ["peer_unreachable", "network_queue", "capture_gap"])
-@pytest.mark.parametrize("summed", [True, False])
-@pytest.mark.parametrize("hosts", ["*", "web-1"])
+@pytest.mark.parametrize(
+    ("cause", "summed", "hosts"),
+    [
+        ("peer_unreachable", True, "*"),
+        ("peer_unreachable", True, "web-1"),
+        ("network_queue", False, "*"),
+        ("capture_gap", False, "web-1"),
+    ],
+)
 def test_a_dataset_of_a_version_without_a_cause_reads(
     both: Path, tmp_path: Path, cause: str, summed: bool, hosts: str
 ) -> None:
@@ -112,7 +118,7 @@ def test_the_division_is_near_that_of_the_packets(both: Path) -> None:
 
 def test_the_commands_open_the_finding(both: Path) -> None:
     (command,) = report(str(both)).causes[0].worst.commands
-    opened = grpcdiag(*shlex.split(command)[1:])
+    opened = run_here(*shlex.split(command)[1:])
     assert opened.code == 0
     assert "congestion_window" in opened.text
 
@@ -127,7 +133,7 @@ def test_the_report_is_text_and_json(both: Path) -> None:
     assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+@pytest.mark.parametrize("width", [60, 100, 160])
 def test_no_column_is_cut(both: Path, shop: str, width: int) -> None:
     for dataset, name, share in ((str(both), "lab.v1.Lab ", "50%"), (shop, "shop.v1.Pay ", "59%")):
         text = render(report(dataset), width=width)
@@ -378,7 +384,7 @@ def test_rpcs_that_the_end_of_a_series_cuts_have_not_failed(tmp_path: Path) -> N
     assert "what fails" not in render(found)
 
 
-@pytest.mark.parametrize("missing", range(6))
+@pytest.mark.parametrize("missing", [0, 2, 5])
 def test_rpcs_that_a_missing_file_cuts_have_not_failed(tmp_path: Path, missing: int) -> None:
     """Analyzed at once, and file after file; every RPC of the capture went well."""
     split(Path(recorded("max-concurrent-streams.pcap")).read_bytes(), tmp_path, "eth0.pcap", 6)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import BUCKET, download, fleet, markers, s3
-from growing import Growing, fleet_code, state_of
+from growing import Growing, fleet_code, in_parts, state_of
 from msgspec import json
 
 from grpcdiag.fleet.dataset import heads
@@ -19,10 +19,9 @@ from grpcdiag.fleet.engines import task
 
 
 @pytest.mark.parametrize("content", [b"", b"\x01\x02\x03", zlib.compress(b"\x01\x050.0.1" + bytes(100))])
-def test_a_state_that_cannot_be_used_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_state_that_cannot_be_used_is_told(content: bytes) -> None:
     """Rows stay, and later files continue what was read without it."""
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(2)
+    growing = in_parts(4, 2)
     state_of(growing).write_bytes(content)
     check_new_epoch(growing)
 
@@ -46,16 +45,14 @@ def warned(growing: Growing) -> int:
     return sum("read without what was open before them" in text for some in texts for text in some)
 
 
-def test_a_state_that_is_gone_is_told(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(2)
+def test_a_state_that_is_gone_is_told() -> None:
+    growing = in_parts(4, 2)
     state_of(growing).unlink()
     check_new_epoch(growing)
 
 
-def test_a_state_on_which_the_core_panics_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    growing.analyze_first(2)
+def test_a_state_on_which_the_core_panics_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    growing = in_parts(4, 2)
     decoded, bad = task._decoded, zlib.decompress(state_of(growing).read_bytes())
 
     class PanicException(BaseException):
@@ -116,9 +113,8 @@ def test_a_state_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(heads, "MOST_STATE_BYTES", 1_000)
 
 
-def test_only_their_owner_reads_states(tmp_path: Path) -> None:
-    growing = Growing(tmp_path / "parts", "impl-go.pcap", 2)
-    growing.analyze_first(1)
+def test_only_their_owner_reads_states() -> None:
+    growing = in_parts(2, 1)
     assert state_of(growing).stat().st_mode & 0o777 == 0o600
     (marker,) = markers(Path(growing.dataset))
     assert marker.stat().st_mode & 0o444 == (0o666 & ~current_umask()) & 0o444
@@ -141,10 +137,9 @@ def test_states_have_no_values_of_header_fields_and_do_not_add_up(tmp_path: Path
     assert b"user-agent" in state and b"127.0.0.1:" not in state and b"application/grpc" not in state
 
 
-def test_states_that_no_head_names_are_removed(tmp_path: Path) -> None:
+def test_states_that_no_head_names_are_removed() -> None:
     """Killed runs leave them."""
-    growing = Growing(tmp_path, "impl-go.pcap", 3)
-    growing.analyze_first(2)
+    growing = in_parts(3, 2)
     folder = Path(growing.dataset) / "_series"
     (head,) = folder.glob("*.json")
     left = {name: folder / f"{name}.0-1.0123456789.state" for name in (head.stem, "other-eth0-0123456789")}

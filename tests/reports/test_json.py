@@ -14,10 +14,9 @@ from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages
+from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages, Tables
 from grpcdiag.reports import analysis_json
 
-every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
 VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
@@ -78,16 +77,17 @@ def test_the_contracts_keys_are_there() -> None:
     assert set(columns.split()) <= set(whole["connections"][0])
 
 
-@every_capture
-def test_valid_against_the_schema(files: tuple[str, ...]) -> None:
-    errors = [f"{list(error.absolute_path)}: {error.message}" for error in VALIDATOR.iter_errors(document(files))]
-    assert errors == []
-
-
-@every_capture
-def test_sums_agree(files: tuple[str, ...]) -> None:
-    """Budgets of methods, of connections and of the capture, and the durations of the RPCs, are one sum."""
+@pytest.mark.parametrize("files", ALL_CAPTURES)
+def test_every_capture(files: tuple[str, ...]) -> None:
     whole, tables = document(files), budgeted(files)
+    assert [f"{list(error.absolute_path)}: {error.message}" for error in VALIDATOR.iter_errors(whole)] == []
+    check_sums(whole, tables)
+    check_latencies(whole, tables)
+    check_traffic(whole, rows(Messages, files))
+
+
+def check_sums(whole: dict[str, Any], tables: Tables) -> None:
+    """Budgets of methods, of connections and of the capture, and the durations of the RPCs, are one sum."""
     total = int(tables.rpcs.duration_ns.sum())
     assert sum(whole["budget"].values()) == total
     for cause, ns in whole["budget"].items():
@@ -106,9 +106,7 @@ def test_sums_agree(files: tuple[str, ...]) -> None:
             assert finding["share"] == pytest.approx(finding["lost_ns"] / total)
 
 
-@every_capture
-def test_latencies_are_the_durations_quantiles(files: tuple[str, ...]) -> None:
-    whole, tables = document(files), budgeted(files)
+def check_latencies(whole: dict[str, Any], tables: Tables) -> None:
     names = {m.number: (m.name, m.label) for m in tables.methods}
     by_name: dict[tuple[str | None, str | None], list[int]] = {}
     done = tables.rpcs.flags & (COMPLETE | BEGUN_BEFORE) == COMPLETE
@@ -148,13 +146,11 @@ def ends(ordered: list[int], share: float) -> list[int | None]:
     return [ordered[low[-1]] if len(low) else None, ordered[high[0]] if len(high) else None]
 
 
-@every_capture
-def test_traffic_is_what_the_rows_are(files: tuple[str, ...]) -> None:
+def check_traffic(whole: dict[str, Any], messages: Any) -> None:
     """Packets, frames and messages of HTTP/2 connections, counted from their rows."""
-    whole = document(files)
     http2 = {c["connection"] for c in whole["connections"] if c["protocol"] == "http2"}
     for number, side in enumerate(("client", "server")):
-        told, messages = whole["traffic"][side], rows(Messages, files)
+        told = whole["traffic"][side]
         assert told["packets"] == sum(c[f"packets_{side}"] for c in whole["connections"] if c["connection"] in http2)
         assert told["payload_bytes"] == sum(
             c[f"bytes_{side}"] for c in whole["connections"] if c["connection"] in http2

@@ -10,7 +10,7 @@ import pytest
 from injected import injected
 from markup import HOSTILE, LINKED, kinds, parsed, plain
 from msgspec.structs import replace
-from support import ALL_CAPTURES, RECORDED, SNAPSHOTS, grpcdiag, recorded
+from support import ALL_CAPTURES, RECORDED, SNAPSHOTS, recorded, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
@@ -96,7 +96,7 @@ def test_many_findings_are_cut_and_named(analysis: Analysis) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    outcome = grpcdiag(
+    outcome = run_here(
         "analyze", recorded("rtt205-go-16000.pcap"), "--format", "markdown", "-o", str(tmp_path / "r.md")
     )
     assert outcome.code == 0, outcome.err

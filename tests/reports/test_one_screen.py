@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support import ALL_CAPTURES, grpcdiag, recorded
+from support import ALL_CAPTURES, recorded, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
@@ -12,7 +12,8 @@ from grpcdiag.reports.shared.quality import find_main
 
 
 @pytest.mark.parametrize("files", ALL_CAPTURES)
-def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
+def test_every_capture(files: tuple[str, ...]) -> None:
+    """The brief report fits a screen, and the whole one renders."""
     try:
         analysis = analyze(list(files))
     except NoGrpcError as error:
@@ -20,13 +21,17 @@ def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
             return
         analysis = error.analysis
     grave = [finding for finding in analysis.findings if finding.severity != "info" and finding.part_of is None]
-    for width in (80, 120):
+    for width in (80, 120) if grave else (80,):
         text = terminal.render_screen(analysis, width=width)
         assert text.count("\n") <= terminal.SCREEN, text
         assert analysis.verdict.text.split()[0] in text
         assert not grave or any(finding.id in text for finding in grave)
         main = find_main(analysis)
         assert main is None or main.id in text
+    whole = terminal.render(analysis)
+    assert f"{analysis.totals.rpcs:,} RPC" in " ".join(whole.split())
+    assert "verdict" in whole
+    assert "\x1b" not in whole
 
 
 def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
@@ -43,7 +48,7 @@ def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
 
 def test_the_whole_report_is_asked_for() -> None:
     file = recorded("field-cases/ably-staggered-veth.pcap.zst")
-    brief, whole = grpcdiag("analyze", file), grpcdiag("analyze", file, "--details")
+    brief, whole = run_here("analyze", file), run_here("analyze", file, "--details")
     assert "Wireshark" in whole.text
     assert "Wireshark" not in brief.text
     assert len(brief.text) < len(whole.text)

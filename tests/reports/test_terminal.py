@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
+from support import SNAPSHOTS, recorded, recording
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.model.text import safe
@@ -68,19 +67,6 @@ def test_nothing_is_cut_away_at_80_columns() -> None:
     words = re.sub(r"[^\w.,/=]+", " ", text).split()
     for word in analysis.findings[0].explanation.replace(":", " ").split():
         assert word.strip("().:,") in " ".join(words), word
-
-
-@pytest.mark.parametrize("name", [*(r.id for r in RECORDINGS), *(f"s-{s.name}" for s in SYNTHETICS)])
-def test_every_capture_renders(name: str) -> None:
-    files = {r.id: r.files for r in RECORDINGS} | {f"s-{s.name}": (s.file,) for s in SYNTHETICS}
-    try:
-        analysis = analyze(files[name])
-    except NoGrpcError:
-        return
-    text = terminal.render(analysis)
-    assert f"{analysis.totals.rpcs:,} RPC" in " ".join(text.split())
-    assert "verdict" in text
-    assert "\x1b" not in text
 
 
 def test_the_figures_are_the_analysis() -> None:

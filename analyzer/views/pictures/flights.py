@@ -165,8 +165,7 @@ def _list_stops(subject: Subject, side: int, begin: int, end: int, cause: str | 
     rows = rows[(waits.direction[rows] == side) & (starts >= begin) & (starts <= end)]
     if cause:
         rows = rows[waits.cause[rows] == CAUSES.index(cause)]
-    stops: Ints = rows[np.argsort(waits.start_time_ns[rows], kind="stable")][:_MOST_STOPS]
-    return stops
+    return np.asarray(rows[np.argsort(waits.start_time_ns[rows], kind="stable")][:_MOST_STOPS])
 
 
 def _hold(starts: Ints, lengths: Ints, values: Ints) -> tuple[tuple[int | None, ...], ...]:

@@ -83,8 +83,7 @@ class Subject(NamedTuple):
     @property
     def times(self) -> Ints:
         """Times of the packets after the capture's first one."""
-        times: Ints = self.tables.packets.time_ns[self.packets] - self.zero
-        return times
+        return np.asarray(self.tables.packets.time_ns[self.packets] - self.zero)
 
     @property
     def range(self) -> tuple[int, int]:

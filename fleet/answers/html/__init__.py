@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import FunctionLoader
-from markupsafe import Markup
-
-from ....analyzer import _core
 from ....analyzer.model.budget import CAUSES
-from ....reports.html import page, said
+from ....reports.html import page
 from ....reports.shared.causes import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
 from ..against import Against
 from ..changes import Since
-from ..edges import Edge
-from ..losses import Case, Cause, Loser
+from ..losses import Case, Cause
 from ..report import Report, Slot
 from ..terminal import MOST_CHANGES, TITLES, TOO_SHORT, UNCHANGED, list_noted
 from .drawing import draw
@@ -54,42 +47,15 @@ def render_against(changes: Against) -> str:
 
 def _render(template: str, dataset: str, **values: Any) -> str:
     strokes = "".join(f".line-{cause} {{ stroke: var(--{cause}); }}\n" for cause in CAUSES)
-    style, script = page.asset("style.css") + _read_asset("style.css") + strokes, page.join_scripts(page.PLAIN_SCRIPTS)
-    policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
-    policy += f"script-src '{page.policy_hash(script)}'; base-uri 'none'; form-action 'none'"
-    text: str = (
-        page.environment(_LOADER)
-        .get_template(template)
-        .render(
-            **values,
-            dataset=dataset,
-            said=said,
-            words=words,
-            titles=TITLES,
-            headings=HEADINGS,
-            policy=Markup(policy),  # made of constants and base64 alone
-            style=Markup(style),
-            script=Markup(script),
-            version=_core.__version__,
-        )
-    )
-    return text
-
-
-@functools.cache
-def _read_asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-_TEMPLATES = ("frame.html.j2", "fleet.html.j2", "against.html.j2")
-_LOADER = FunctionLoader(lambda name: _read_asset(name) if name in _TEMPLATES else None)
+    more = {"dataset": dataset, "words": words, "titles": TITLES, "headings": HEADINGS}
+    return page.render_plain(__package__, template, strokes, **values, **more)
 
 
 class _Words:
     """Words and figures that need code, not only a template."""
 
     def __init__(self, report: Report) -> None:
-        self._report = report
+        self._report, self._range = report, (report.first_time_ns, report.last_time_ns)
 
     def verdict_severity(self) -> str:
         """Find the highest severity of the causes that cost time; `open` if there are no RPCs."""
@@ -100,15 +66,15 @@ class _Words:
 
     def moment(self, time_ns: int) -> str:
         """Format a time, without the date if the whole report is on one day."""
-        return words.moment(time_ns, (self._report.first_time_ns, self._report.last_time_ns))
+        return words.moment(time_ns, self._range)
 
     def margin(self, change: Since) -> str:
         """Format how exactly the time of a change is known."""
-        return words.margin(change, (self._report.first_time_ns, self._report.last_time_ns))
+        return words.margin(change, self._range)
 
     def span(self) -> str:
         """Format the time range of the dataset."""
-        first, last = self._report.first_time_ns, self._report.last_time_ns
+        first, last = self._range
         if first is None or last is None:
             return "no packets"
         return f"{words.moment(first)} to {words.moment(last)} UTC"
@@ -117,10 +83,6 @@ class _Words:
         """Say when the findings of a cause were seen."""
         first, last = self.moment(cause.first_time_ns), self.moment(cause.last_time_ns)
         return f"{first} to {last}" if first != last else f"at {first}"
-
-    def parts(self, loser: Loser | Edge) -> list[dict[str, Any]]:
-        """List the time by cause, for a bar."""
-        return said.parts(loser.budget)
 
     def cases(self, cause: Cause) -> list[tuple[str, Case]]:
         """List the worst finding, and the typical one if it is different."""

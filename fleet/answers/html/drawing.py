@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..edges import Edge
-from ..text import mostly, rate
+from ..text import mostly, rate, shorten
 
 MOST_EDGES = 20
 """Most edges that are drawn; with more, a drawing shows less than the table."""
@@ -30,7 +30,7 @@ def draw(edges: Sequence[Edge]) -> dict[str, Any]:
     whole = max((sum(edge.duration_ns for edge in some) for some in joined.values()), default=0) or 1
     return {
         "boxes": [
-            {"name": name, "text": _shorten(name), "served": _describe(served.get(name, ())), "x": x, "y": y}
+            {"name": name, "text": shorten(name, _NAME), "served": _describe(served.get(name, ())), "x": x, "y": y}
             for name, (x, y) in places.items()
         ],
         "lines": [_draw_line(places[a], places[b], some, whole) for (a, b), some in joined.items()],
@@ -103,7 +103,3 @@ def _describe(edges: Sequence[Edge]) -> str:
     per_s = [edge.rpcs_per_s for edge in edges if edge.rpcs_per_s is not None]
     failed = sum(edge.failed_rpcs for edge in edges)
     return (f"{rate(sum(per_s))} RPCs/s" if per_s else "") + (f", {failed:,} failed" if failed else "")
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= _NAME else f"…{name[-_NAME + 1 :]}"

@@ -1,8 +1,12 @@
 """The command line, one file per command: the only place that opens files and prints."""
 
+from __future__ import annotations
+
 from importlib import import_module
 
-import typer
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typer
 
 COMMANDS = (
     "analyze",
@@ -31,6 +35,8 @@ COMMANDS = (
 
 def application(only: str | None = None) -> typer.Typer:
     """Build the command line, or only one command of it, which starts faster."""
+    import typer
+
     app = typer.Typer(
         name="grpcdiag",
         help="Find out from a packet capture why gRPC calls are slow, and which packets prove it.",
@@ -42,7 +48,23 @@ def application(only: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    app.callback()(_options)
+
+    @app.callback()
+    def _options(
+        version: bool = typer.Option(False, "--version", help="Print version, commit and build, and exit."),
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Say which configuration file is read."),
+    ) -> None:
+        if version:
+            from ..version import describe_version
+
+            typer.echo(describe_version())
+            raise typer.Exit
+        if verbose:
+            from .support.common import say
+            from .support.config import read_config
+
+            say(f"configuration: {read_config().describe()}")
+
     for name in COMMANDS:
         if only in (None, name):
             command = import_module(f".{name}", __name__)
@@ -59,26 +81,9 @@ def of_arguments(arguments: list[str]) -> typer.Typer:
     return application(first if first in COMMANDS else None)
 
 
-def _options(
-    version: bool = typer.Option(False, "--version", help="Print version, commit and build, and exit."),
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Say which configuration file is read."),
-) -> None:
-    if version:
-        from ..version import describe_version
-
-        typer.echo(describe_version())
-        raise typer.Exit
-    if verbose:
-        from .support.common import say
-        from .support.config import read_config
-
-        say(f"configuration: {read_config().describe()}")
-
-
 def __getattr__(name: str) -> typer.Typer:
     """Build `app`, the whole command line, when it is first used."""
     if name == "app":
         whole = globals()["app"] = application()
-        assert isinstance(whole, typer.Typer)
         return whole
     raise AttributeError(name)

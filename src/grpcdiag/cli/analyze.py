@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..ahead import begun
+from .formats.analysis import Format, analyze_capture, analyze_whole, report_analysis
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
+    decoding,
+    fail,
+    how,
+    progress,
+    refuse_mixed_input,
+    refuse_own_input,
+)
+from .support.config import announce, hide_methods
+from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
+from .support.measured import Records, add_client, read_records
+from .support.options import (
+    Client,
+    Color,
     Files,
     From,
     KeyLog,
@@ -22,49 +34,19 @@ from .support.common import (
     ShowMessages,
     To,
     Trace,
-    decoding,
-    fail,
-    fail_without_rpcs,
-    has_content,
-    how,
     one_after_the_other,
-    progress,
-    refuse_mixed_input,
-    refuse_own_input,
-    write,
 )
-from .support.config import announce, hide_methods
-from .support.gate import FailOn, end_if_met, judge_analysis, parse_rules
-from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
 from .support.stream import connect_stream
-from .support.terminal import Color, When, coloured, columns
+from .support.terminal import When
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.selection.selection import Selection
-    from ..reports.compare.rules import Rule
     from .formats.html import Analyse
-
-
-class Format(StrEnum):
-    """Report formats."""
-
-    terminal = "terminal"
-    json = "json"
-    markdown = "markdown"
-    html = "html"
-    perfetto = "perfetto"
-    openmetrics = "openmetrics"
-    sarif = "sarif"
-    junit = "junit"
-
-
-_FOR_CI = (Format.sarif, Format.junit)
 
 
 def command(
@@ -116,10 +98,16 @@ def command(
     records = read_records(client or ())
 
     def analyse(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
-        return hide_methods(_analyze(files, chosen, report_progress, records, clock))
+        several = len(files) > 1
+        analysis = (
+            _analyze_several(files, chosen, report_progress, records, clock)
+            if several
+            else analyze_capture(files, chosen, report_progress, records)
+        )
+        return hide_methods(analysis)
 
     report = partial(
-        _report, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
+        report_analysis, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
     )
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
@@ -136,32 +124,10 @@ def command(
                 chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
                 analysis = hide_methods(_analyze_part(files, chosen, options, report_progress))
             else:
-                analysis = _analyze_whole(files, options, report_progress, report, chosen_format, analyse)
+                analysis = analyze_whole(files, options, report_progress, report, chosen_format, analyse)
         report(analysis)
     if rules:
         end_if_met(judge_analysis(rules, analysis), quiet=quiet, several=analysis.apart is not None)
-
-
-def _analyze_whole(
-    files: list[str],
-    chosen: DecodeOptions,
-    report_progress: Progress | None,
-    report: Callable[[Analysis], None],
-    format_: Format,
-    analyse: Analyse,
-) -> Analysis:
-    """Analyze the capture. Without RPCs report what its connections show, and end the command."""
-    from ..analyzer.decode.errors import NoGrpcError
-
-    try:
-        return analyse(files, chosen, report_progress)
-    except NoGrpcError as error:
-        seen = error.analysis
-        shown = format_ in (Format.json, *_FOR_CI) or (format_ is Format.terminal and has_content(seen))
-        if seen is None or not shown:
-            raise
-        report(seen)
-        fail_without_rpcs(error)
 
 
 def _write_drawing(
@@ -175,63 +141,6 @@ def _write_drawing(
     from .formats import html
 
     return html.write_page(files, chosen, output, quiet, analyse)
-
-
-def _report(
-    analysis: Analysis, format_: Format, output: Path | None, top: int | None, *, details: bool, rules: list[Rule]
-) -> None:
-    if format_ is Format.json:
-        from ..reports import analysis_json
-
-        write(analysis_json.render_pieces(analysis), output)
-    elif format_ is Format.markdown:
-        from ..analyzer import _core
-        from ..reports import markdown
-
-        write(markdown.render(analysis, version=_core.__version__), output)
-    elif format_ is Format.openmetrics:
-        from ..reports import openmetrics
-
-        write(openmetrics.render(analysis), output)
-    elif format_ in _FOR_CI:
-        from .formats.ci import render_analysis
-
-        write(render_analysis(analysis, rules, junit=format_ is Format.junit), output)
-    else:
-        from ..reports import terminal
-
-        width, colour = columns(output), coloured(output)
-        if details or top or output or analysis.apart:
-            write(terminal.render(analysis, width=width, colour=colour, top=top), output)
-        else:
-            write(terminal.render_screen(analysis, width=width, colour=colour), output)
-
-
-def _analyze(
-    files: list[str],
-    chosen: DecodeOptions,
-    report_progress: Progress | None,
-    records: Records,
-    clock: ClockChoice | None,
-) -> Analysis:
-    if len(files) > 1:
-        return _analyze_several(files, chosen, report_progress, records, clock)
-    from ..analyzer.decode.runner import Reading
-
-    reading = begun(files, chosen) or Reading(files, rpc_rows=bool(records), **chosen)
-    # numpy and other libraries are imported while the core reads the capture
-    from ..analyzer.analysis import of_capture
-    from ..analyzer.decode.errors import NoGrpcError
-    from ..analyzer.tables import tables_of
-
-    sidecar, notes = find_sidecar(files)
-    tables = tables_of(reading.finish(report_progress))
-    try:
-        return add_client(of_capture(files, tables, sidecar, notes, report_progress, **chosen), tables, records)
-    except NoGrpcError as error:
-        if error.analysis is not None:
-            error.analysis = add_client(error.analysis, tables, records)
-        raise
 
 
 def _analyze_several(

@@ -9,27 +9,12 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing, replacing_in
-from .support.common import (
-    NO_GRPC,
-    Files,
-    KeyLog,
-    Memory,
-    Ports,
-    Quiet,
-    decoding,
-    fail,
-    how,
-    one_place,
-    progress,
-    refuse_own_input,
-    say,
-    spooled,
-    writing,
-)
+from .support.common import NO_GRPC, decoding, fail, how, one_place, progress, refuse_own_input, say, spooled, writing
+from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
-    from ..analyzer.annotate import Annotating
+    from ..analyzer.decode.annotate import Annotating
     from ..analyzer.decode.runner import DecodeOptions
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.tables import Tables
@@ -99,7 +84,7 @@ def _analyze(paths: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Anal
 
 def _write(paths: list[str], analysis: Analysis, tables: Tables, out: IO[bytes], quiet: bool) -> Annotating:
     """Write the annotated capture. Raises CaptureError and OSError."""
-    from ..analyzer.annotate import Annotating
+    from ..analyzer.decode.annotate import Annotating
     from ..reports.wireshark.comments import list_comments
 
     annotating = Annotating(paths, list_comments(analysis, tables))

@@ -13,20 +13,8 @@ import typer
 from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
 from .scrub import list_notes, refuse_differences, write_scrubbed
-from .support.common import (
-    NO_GRPC,
-    Files,
-    Ports,
-    Quiet,
-    busy,
-    decoding,
-    fail,
-    one_place,
-    say,
-    spooled,
-    temporary_files,
-    writing,
-)
+from .support.common import NO_GRPC, busy, decoding, fail, one_place, say, spooled, temporary_files, writing
+from .support.options import Files, Ports, Quiet
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -52,32 +40,12 @@ _WHAT = {
 }
 
 
-class Project(StrEnum):
-    """The project whose issue form is used."""
-
-    grpc_go = "grpc-go"
-    grpc = "grpc"
-    grpc_java = "grpc-java"
-    grpc_node = "grpc-node"
-    tonic = "tonic"
-    generic = "generic"
-
-
-class Part(StrEnum):
-    """Parts that can be left out."""
-
-    html = "html"
-    json = "json"
-    capture = "capture"
-    timeline = "timeline"
-    ruled_out = "ruled-out"
-    command = "command"
-
-
-class Extra(StrEnum):
-    """Parts that are included only on request."""
-
-    command = "command"
+Project = StrEnum("Project", ["grpc-go", "grpc", "grpc-java", "grpc-node", "tonic", "generic"])
+"""The project whose issue form is used."""
+Part = StrEnum("Part", ["html", "json", "capture", "timeline", "ruled-out", "command"])
+"""Parts that can be left out."""
+Extra = StrEnum("Extra", ["command"])
+"""Parts that are included only on request."""
 
 
 @dataclasses.dataclass(frozen=True)

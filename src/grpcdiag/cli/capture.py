@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import Raising
-from .support.common import Quiet, fail, say
+from .support.common import fail, say
+from .support.options import Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +48,8 @@ class Processes(StrEnum):
     off = "off"
 
 
-class Then(StrEnum):
-    """What to do with the capture at the end."""
-
-    analyze = "analyze"
+Then = StrEnum("Then", ["analyze"])
+"""What to do with the capture at the end."""
 
 
 def command(
@@ -296,7 +295,7 @@ def _analyze(files: list[str], records: list[Path], quiet: bool) -> None:
 
     try:
         analyze.command(files, client=records, quiet=quiet)
-    except typer.Exit:
+    except SystemExit:
         return  # the error is already reported
     except StandardOutputError as error:
         say(f"cannot write standard output: {error.strerror}")

@@ -12,25 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .support.common import (
-    UNREADABLE,
-    KeyLog,
-    Memory,
-    Output,
-    Ports,
-    Quiet,
-    decoding,
-    fail,
-    how,
-    progress,
-    refuse_own_input,
-    write,
-)
+from .support.common import UNREADABLE, decoding, fail, how, progress, refuse_own_input, write
 from .support.completion import severities
 from .support.config import announce, hide_methods
 from .support.gate import end_if_met, parse_rules
+from .support.options import Color, KeyLog, Memory, Output, Ports, Quiet
 from .support.sidecar import find_sidecar
-from .support.terminal import Color, When, coloured, columns
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions
@@ -43,15 +31,8 @@ DOCUMENT_BYTES = 256 << 20
 """Largest saved document: analyses have some ten thousand bytes, and more for each connection and method."""
 
 
-class Format(StrEnum):
-    """Report formats."""
-
-    terminal = "terminal"
-    json = "json"
-    markdown = "markdown"
-    html = "html"
-    sarif = "sarif"
-    junit = "junit"
+Format = StrEnum("Format", ["terminal", "json", "markdown", "html", "sarif", "junit"])
+"""Report formats."""
 
 
 def command(

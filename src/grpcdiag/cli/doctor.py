@@ -12,7 +12,8 @@ import typer
 
 from .support.common import write
 from .support.config import read_config
-from .support.terminal import Color, When, coloured, columns
+from .support.options import Color
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check
@@ -22,12 +23,8 @@ LACKING = 1
 _STYLES = {"ok": "color(28)", "missing": "bold color(160)", "optional": "color(136)"}
 
 
-class Area(StrEnum):
-    """What a machine can be used for."""
-
-    recording = "recording"
-    verifying = "verifying"
-    lab = "lab"
+Area = StrEnum("Area", ["recording", "verifying", "lab"])
+"""What a machine can be used for."""
 
 
 def command(

@@ -10,21 +10,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .support.common import (
-    Files,
-    KeyLog,
-    Memory,
-    Ports,
-    Quiet,
-    decoding,
-    fail,
-    how,
-    one_place,
-    progress,
-    say,
-    spooled,
-    writing,
-)
+from .support.common import decoding, fail, how, one_place, progress, say, spooled, writing
+from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
 from .support.tables import read_pieces
 
@@ -33,27 +20,13 @@ if TYPE_CHECKING:
     from ..reports.tables.frame import Frame
 
 
-class Format(StrEnum):
-    """File formats."""
-
-    parquet = "parquet"
-    csv = "csv"
-    otlp = "otlp"
-
-
-class Table(StrEnum):
-    """The tables, in the order in which they are written."""
-
-    connections = "connections"
-    rpcs = "rpcs"
-    waits = "waits"
-    problems = "problems"
-    methods = "methods"
-    findings = "findings"
-    evidence = "evidence"
-    messages = "messages"
-    frames = "frames"
-    packets = "packets"
+Format = StrEnum("Format", ["parquet", "csv", "otlp"])
+"""File formats."""
+Table = StrEnum(
+    "Table",
+    ["connections", "rpcs", "waits", "problems", "methods", "findings", "evidence", "messages", "frames", "packets"],
+)
+"""The tables, in the order in which they are written."""
 
 
 _STREAMED = (Table.rpcs, Table.messages, Table.frames, Table.packets)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, drawn, fail, say, write
-from .support.terminal import Color, When, coloured, columns
+from .support.common import NO_GRPC, UNREADABLE, drawn, fail, say, write
+from .support.options import Color, Output, Ports, Quiet
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..fleet.engines.task import Outcome

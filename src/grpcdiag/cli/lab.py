@@ -15,9 +15,10 @@ import typer
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
-from .support.common import Quiet, fail, suggest, write
+from .support.common import fail, suggest, write
 from .support.completion import lab_cases
-from .support.terminal import Color, When, coloured, columns
+from .support.options import Color, Quiet
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     import pwd

@@ -15,7 +15,8 @@ import typer
 
 from ..files.atomic_file import replacing
 from ..interruption import scratch
-from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, refuse_own_input, say, spooled, writing
+from .support.common import busy, decoding, fail, progress, refuse_own_input, say, spooled, writing
+from .support.options import Files, Ports, Quiet
 
 if TYPE_CHECKING:
     from ..analyzer.scrub import Report

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import (
+from .support.common import decoding, fail, how, one_place, progress, refuse_mixed_input, refuse_own_input, say, write
+from .support.options import (
+    Color,
     Files,
     From,
     KeyLog,
@@ -18,19 +20,10 @@ from .support.common import (
     Quiet,
     To,
     Trace,
-    decoding,
-    fail,
-    how,
     one_after_the_other,
-    one_place,
-    progress,
-    refuse_mixed_input,
-    refuse_own_input,
-    say,
-    write,
 )
 from .support.sidecar import find_sidecar
-from .support.terminal import Color, When, coloured, columns
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions

@@ -14,25 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .support.common import (
-    NO_GRPC,
-    UNREADABLE,
-    Files,
-    KeyLog,
-    Memory,
-    Output,
-    Ports,
-    Quiet,
-    decoding,
-    drawn,
-    fail,
-    how,
-    progress,
-    refuse_own_input,
-    spooled,
-    write,
-)
-from .support.terminal import Color, When, coloured, columns
+from .support.common import NO_GRPC, UNREADABLE, decoding, drawn, fail, how, progress, refuse_own_input, spooled, write
+from .support.options import Color, Files, KeyLog, Memory, Output, Ports, Quiet
+from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import Raising
-from .support.common import KeyLog, Quiet, decoding, fail, how, say
+from .support.common import decoding, fail, how, say
 from .support.gate import MET
 from .support.keylog import find_growing
+from .support.options import KeyLog, Quiet
 from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
-    from ..analyzer.triggers import Trigger
+    from ..analyzer.live.triggers import Trigger
 
 NAME = "watch"
 USAGE = 2
@@ -120,8 +121,7 @@ def command(
     from ..capture import filters, interfaces, namespaces
     from ..capture.errors import RecordingError, UsageError
     from ..capture.ring import parse_keep
-    from .watching.hints import Hints
-    from .watching.loop import Watch
+    from .watching.loop import Hints, Watch
     from .watching.options import Options, parse_address, parse_hook, parse_seconds
 
     gc.enable()  # this command may run for days
@@ -180,7 +180,7 @@ def _parse_rules(texts: list[str] | tuple[()]) -> list[Trigger]:
 def _parse_triggers(option: str, texts: list[str] | tuple[()]) -> list[Trigger]:
     """Parse triggers; one that is invalid ends the command."""
     from ..analyzer.detectors import DETECTORS
-    from ..analyzer.triggers import TriggerError, parse
+    from ..analyzer.live.triggers import TriggerError, parse
 
     try:
         return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]

@@ -98,10 +98,7 @@ class Folder:
     def look(self, name: str) -> os.stat_result | None:
         """What has this name; None when nothing has."""
         with self.rights.taken():
-            try:
-                return os.stat(self._find(name), dir_fd=self._descriptor, follow_symlinks=False)
-            except FileNotFoundError:
-                return None
+            return _stat(self._find(name), self._descriptor)
 
     def _find(self, name: str) -> str:
         return os.path.join(self._path, name)
@@ -186,9 +183,9 @@ def open_device(path: str | Path, place: Place) -> int:
     return descriptor
 
 
-def _is_device(path: str) -> bool:
+def _is_device(path: str, folder: int | None = None) -> bool:
     try:
-        kind = os.stat(path).st_mode
+        kind = os.stat(path, dir_fd=folder).st_mode
     except OSError:
         return False
     return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)
@@ -236,9 +233,9 @@ class _Walk:
                 links += 1
                 if not trusted or not _only_roots(os.fstat(here)) or links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, f"root does not follow the link {name!r}, which others can change")
-                if not left and _leads_to_device(name, here):  # of procfs, as of /dev/stdout: no path says where
-                    return self._arrive(name, device=True)
                 target = os.readlink(name, dir_fd=here)
+                if not left and not target.startswith("/") and _is_device(name, here):
+                    return self._arrive(name, device=True)  # of procfs, as of /dev/stdout: no path says where
                 left += self._restart(target) if target.startswith("/") else _parts(target)
             elif left:
                 self._enter(name, here, trusted)
@@ -280,19 +277,11 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def _stat(name: str, folder: int) -> os.stat_result | None:
+def _stat(name: str, folder: int | None) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _leads_to_device(name: str, folder: int) -> bool:
-    try:
-        kind = os.stat(name, dir_fd=folder).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind) and not os.readlink(name, dir_fd=folder).startswith("/")
 
 
 def _only_roots(folder: os.stat_result) -> bool:

@@ -1,1 +1,1 @@
-"""Report formats of `analyze` that read the capture again."""
+"""What `analyze` does with one capture, and report formats that read the capture again."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from ...files.atomic_file import replacing
-from ..support.common import fail, progress, refuse_own_input, say, writing
+from ..support.common import fail, progress, refuse_own_input, say, write_pieces
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions
@@ -23,15 +21,9 @@ def write_spans(files: list[str], chosen: DecodeOptions, output: Path | None, qu
         output = None
     encode = _choose_encoder(output)
     counted = _Counted(_read(files, chosen, quiet))
-    pieces = encode(counted)
-    if output is None:
-        _write_pieces(pieces, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
     refuse_own_input(output, files)
-    with writing(output), replacing(output) as out:
-        _write_pieces(pieces, out)
-    if not quiet:
+    write_pieces(encode(counted), output)
+    if output is not None and not quiet:
         say(f"{output}: {counted.number:,} spans")
 
 
@@ -83,8 +75,3 @@ def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> Iterator[list
     if legs is None:
         return list_spans(data, None)
     return list_spans(replace(data, tables=replace(data.tables, rpc_budgets=legs.tables.rpc_budgets)), legs.parent)
-
-
-def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> None:
-    for piece in pieces:
-        out.write(piece)

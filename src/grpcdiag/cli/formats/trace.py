@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from ...files.atomic_file import replacing
-from ..support.common import decoding, fail, one_place, progress, say, writing
+from ..support.common import decoding, fail, one_place, progress, say, write_pieces
 from ..support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def write_trace(files: list[str], chosen: DecodeOptions, output: Path | None, qu
             raise
         fail("--format perfetto needs the perfetto package: pip install 'grpcdiag[perfetto]'", 2)
     analysis, read = _read(files, chosen, quiet)
-    size = _write(document.render(analysis, read), output)
+    size = write_pieces(document.render(analysis, read), output)
     if output is not None and not quiet:
         say(f"{output}: {_describe(size)}")
     return analysis
@@ -71,17 +69,3 @@ def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysi
 
         read = replace(read, tables=apply_sidecar(read.tables, sidecar)[1])
     return analysis, read
-
-
-def _write(pieces: Iterable[bytes], output: Path | None) -> int:
-    """Write the pieces and return their size."""
-    if output is None:
-        size = _write_pieces(pieces, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return size
-    with writing(output), replacing(output) as out:
-        return _write_pieces(pieces, out)
-
-
-def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> int:
-    return sum(out.write(piece) for piece in pieces)

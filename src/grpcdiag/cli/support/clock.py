@@ -9,11 +9,8 @@ ONE_CLOCK = "--clock is about captures of both ends: these files are one capture
 """Refusal of `--clock` for other captures."""
 
 
-class ClockChoice(StrEnum):
-    """How the clocks of two captures are related."""
-
-    symmetric = "symmetric"
-    synchronised = "synchronised"
+ClockChoice = StrEnum("ClockChoice", ["symmetric", "synchronised"])
+"""How the clocks of two captures are related."""
 
 
 Clock = Annotated[

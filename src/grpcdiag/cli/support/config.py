@@ -174,7 +174,7 @@ def _make_limits(settings: Settings) -> dict[str, Struct]:
     if not settings.limits:
         return {}
     from ...analyzer.detectors import change_limits
-    from ...analyzer.limits import LimitError
+    from ...analyzer.model.limits import LimitError
 
     try:
         return {name: change_limits(name, values) for name, values in settings.limits.items()}
@@ -185,7 +185,7 @@ def _make_limits(settings: Settings) -> dict[str, Struct]:
 
 def apply_config() -> Config:
     """Read the configuration, and let detectors use its limits."""
-    from ...analyzer.limits import CHANGED
+    from ...analyzer.model.limits import CHANGED
 
     config = read_config()
     CHANGED.set(_make_limits(config.settings))

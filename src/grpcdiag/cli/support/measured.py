@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from .common import UNREADABLE, fail
 
@@ -14,16 +12,6 @@ if TYPE_CHECKING:
     from ...analyzer.measured.record import Record
     from ...analyzer.model.analysis import Analysis
     from ...analyzer.tables import Tables
-
-Client = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--client",
-        metavar="MEASURED",
-        help="Join what the client measured with the RPCs: ghz or k6 JSON, OpenTelemetry spans (OTLP JSON lines or "
-        "protobuf), Jaeger JSON, CSV; repeatable.",
-    ),
-]
 
 Records = Sequence[tuple[str, "Record"]]
 """Records of calls with the names of their files."""

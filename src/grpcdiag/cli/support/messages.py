@@ -1,9 +1,8 @@
 """Messages on standard error, and errors with their exit codes."""
 
+import sys
 from contextlib import suppress
 from typing import NoReturn
-
-import typer
 
 UNREADABLE = 3
 """Exit code: the input cannot be read or is not a capture."""
@@ -14,13 +13,13 @@ def say(message: str) -> None:
     from ...analyzer.model.text import safe
 
     with suppress(OSError):  # a message that cannot be written changes no exit code
-        typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
+        print("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), file=sys.stderr, flush=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Print an error on standard error and exit."""
     say(message)
-    raise typer.Exit(code)
+    raise SystemExit(code)
 
 
 def suggest(name: str, known: list[str]) -> str:

@@ -47,7 +47,7 @@ def _add_processes(sidecar: Sidecar, path: Path) -> tuple[Sidecar, tuple[str, ..
     """Add the process record, if there is one that can be used."""
     from msgspec.structs import replace
 
-    from ...analyzer.processes.record import RecordError, read_record
+    from ...analyzer.sidecar.processes.record import RecordError, read_record
 
     if not path.is_file():
         return sidecar, ()

@@ -1,12 +1,16 @@
 """Captures that another program sends over TCP: `tcp://HOST:PORT` takes the place of standard input."""
 
+from __future__ import annotations
+
 import os
-import socket
 import threading
-from collections.abc import Callable
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from .messages import UNREADABLE, fail, say
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
 
 SCHEME = "tcp://"
 CONNECT_S = 10.0
@@ -49,6 +53,8 @@ def connect_first(url: str) -> socket.socket:
 
 def connect(url: str, patience_s: float) -> socket.socket:
     """Connect to a sender. Raises OSError."""
+    import socket
+
     connection = socket.create_connection(parse_url(url), patience_s)
     connection.settimeout(None)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -60,6 +66,8 @@ def connect(url: str, patience_s: float) -> socket.socket:
 
 def parse_url(url: str) -> tuple[str, int]:
     """Parse `tcp://HOST:PORT`, or end the command."""
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -14,8 +14,10 @@ import typer
 from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
 from .clock import Clock
-from .common import (
+from .common import decoding, fail, how, one_place, progress, refuse_mixed_input, refuse_own_input, writing
+from .options import (
     TIMES_HELP,
+    Color,
     Files,
     KeyLog,
     Memory,
@@ -25,18 +27,10 @@ from .common import (
     Quiet,
     ShowMessages,
     Trace,
-    decoding,
-    fail,
-    how,
     moment,
     one_after_the_other,
-    one_place,
-    progress,
-    refuse_mixed_input,
-    refuse_own_input,
-    writing,
 )
-from .terminal import Color, When
+from .terminal import When
 from .text_table import write_text
 
 if TYPE_CHECKING:
@@ -44,13 +38,8 @@ if TYPE_CHECKING:
     from ...reports.tables.frame import Frame
 
 
-class Format(StrEnum):
-    """Table formats."""
-
-    table = "table"
-    jsonl = "jsonl"
-    csv = "csv"
-    parquet = "parquet"
+Format = StrEnum("Format", ["table", "jsonl", "csv", "parquet"])
+"""Table formats."""
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Format of the rows.")]

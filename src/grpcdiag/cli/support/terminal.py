@@ -1,27 +1,20 @@
 """Width and colours of reports: as options, the environment and the terminal say."""
 
 import os
-import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 WIDTH = 100
 """Default width of a report that is not shown in a terminal; COLUMNS overrides it."""
 
 
-class When(StrEnum):
-    """When reports are coloured."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
+When = StrEnum("When", ["auto", "always", "never"])
+"""When reports are coloured."""
 
 
-def _set_colour(when: When) -> When:
+def set_colour(when: When) -> When:
+    """Heed `--color`."""
     global _colour
     _colour = when
     return when
@@ -30,18 +23,13 @@ def _set_colour(when: When) -> When:
 _colour = When.auto
 """As this run's `--color` says."""
 
-Color = Annotated[
-    When,
-    typer.Option(
-        "--color", callback=_set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
-    ),
-]
-
 
 def columns(output: Path | None, otherwise: int = WIDTH) -> int:
     """Find the width of a report: the terminal's, that of COLUMNS, or `otherwise`."""
     if output is None and sys.stdout.isatty():
-        return shutil.get_terminal_size((WIDTH, 24)).columns
+        from shutil import get_terminal_size
+
+        return get_terminal_size((WIDTH, 24)).columns
     value = os.environ.get("COLUMNS", "")
     return int(value) if value.isdecimal() and 0 < int(value) < 10_000 else otherwise
 

@@ -7,7 +7,7 @@ import tempfile
 from ...analyzer.decode.decode import decode
 from ...analyzer.decode.errors import CaptureError
 from ...analyzer.decode.runner import DecodeOptions
-from ...analyzer.intervals import CallFigures
+from ...analyzer.live.interval import CallFigures
 from ...analyzer.views.excerpt import excerpt
 from ...capture.errors import RecordingError
 from ...reports import timeline

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
-from ...analyzer.intervals import Interval
+from ...analyzer.live.interval import Interval
 from ...capture.tcpdump import start_deaf
-from .handover import Handover
 from .options import Options
-from .screen import DrawCall
+from .screen import DrawCall, Handover, View
 from .terminal_app import WatchApp
 
 END_PATIENCE_S = 30.0
 """Longest time for the loop to write what is due once the user wants to end it."""
 
 
-class Keyboard:
+class Keyboard(View):
     """Hands intervals over to the app, and its wish to end to the loop."""
 
     def __init__(self, options: Options) -> None:
@@ -31,9 +29,7 @@ class Keyboard:
         """Take nothing yet: the app takes the terminal when it runs."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Say what was said on the screen, which is gone."""
         self._handover.messages.say()
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from types import TracebackType
 from typing import Self
 
 from ...analyzer.decode.errors import CaptureError
 from ...analyzer.decode.runner import DecodeOptions
-from ...analyzer.intervals import (
-    RATES_S,
-    SPANS_S,
-    CallFigures,
-    ConnectionSamples,
-    FindingsLog,
-    Interval,
-    Totals,
-    list_calls,
-    measure_methods,
-)
-from ...capture import command
+from ...analyzer.live.calls import list_calls
+from ...analyzer.live.connections import ConnectionSamples
+from ...analyzer.live.findings import FindingsLog
+from ...analyzer.live.interval import RATES_S, SPANS_S, CallFigures, Interval
+from ...analyzer.live.methods import measure_methods
+from ...analyzer.live.totals import Totals
+from ...analyzer.model.analysis import Analysis
+from ...capture import command, namespaces
 from ...capture.errors import RecordingError, UsageError
 from ...reports import openmetrics
 from ..support.keylog import read_key_log
@@ -29,8 +25,6 @@ from .call_timeline import draw_call
 from .errands import Errands
 from .feed import Feed
 from .flight_recorder import FlightRecorder
-from .gate import Gate
-from .hints import Hints
 from .metrics import Metrics
 from .options import STDIN, Options
 from .screen import Lines, Screen, View
@@ -39,6 +33,43 @@ STEPS, STEP_S = 5, 0.2
 """Looks at the keyboard in an interval, and the time between them."""
 DELAY_NS = 1_500_000_000
 """tcpdump gets packets in blocks, at most so late (see capture/ending.py)."""
+AFTER_INTERVALS = 5
+"""Intervals without a packet after which other network namespaces are looked at, once."""
+
+
+class Gate:
+    """Remembers what was met once."""
+
+    def __init__(self, options: Options) -> None:
+        """Nothing was met yet."""
+        self.met: dict[str, str] = {}
+        """Why, by rule: the first time."""
+        self._rules = options.gates
+        self._fails_on_trigger = options.fails_on_trigger
+
+    def judge(self, analysis: Analysis, met_triggers: Sequence[str]) -> None:
+        """Look at an analysis, and at the triggers that it meets."""
+        for rule in self._rules:
+            if rule.text not in self.met and (why := rule.judge(analysis)):
+                self.met[rule.text] = why
+        if self._fails_on_trigger and met_triggers:
+            self.met.setdefault("trigger", met_triggers[0])
+
+
+class Hints:
+    """Looks once whether processes of other network namespaces have what is recorded here."""
+
+    def __init__(self, path: str | None, ports: Sequence[int], pids: Sequence[int] = ()) -> None:
+        """`path` is the network namespace that is recorded, None for the present one."""
+        self._path, self._ports, self._pids = path, ports, pids
+        self._silent = 0
+
+    def list(self, packets: int) -> list[str]:
+        """List the hints, as soon as there was no packet for a while."""
+        self._silent = -1 if packets or self._silent < 0 else self._silent + 1
+        if self._silent != AFTER_INTERVALS:
+            return []
+        return ["no packet matched the filter yet", *namespaces.list_hints(self._path, self._ports, self._pids)]
 
 
 class Watch:
@@ -84,9 +115,7 @@ class Watch:
             return stack.enter_context(Keyboard(self._options))
         return stack.enter_context(Screen(self._options))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the terminal back, and end the stream."""
         self._stack.close()
 

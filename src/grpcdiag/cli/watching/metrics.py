@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import TracebackType
 from typing import Self
 
 from ...capture.errors import UsageError
@@ -22,7 +21,8 @@ class Metrics:
 
     def __init__(self, address: tuple[str, int]) -> None:
         """Take the port. Raises UsageError."""
-        self._text = b"# EOF\n"
+        self.text = b"# EOF\n"
+        """What is answered."""
         try:
             self._server = _make_server(address, self)
         except OSError as error:
@@ -36,21 +36,14 @@ class Metrics:
         start_deaf(threading.Thread(target=self._server.serve_forever, name="grpcdiag-metrics", daemon=True))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the port back."""
         self._server.shutdown()
         self._server.server_close()
 
     def show(self, text: str) -> None:
         """Answer with this from now on."""
-        self._text = text.encode()
-
-    @property
-    def text(self) -> bytes:
-        """Give the answer."""
-        return self._text
+        self.text = text.encode()
 
 
 def _make_server(address: tuple[str, int], metrics: Metrics) -> HTTPServer:

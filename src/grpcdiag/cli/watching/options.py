@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ...analyzer.triggers import Trigger
+from ...analyzer.live.triggers import Trigger
 from ...capture.errors import UsageError
 from ...capture.ring import Keep
 

@@ -6,13 +6,13 @@ import os
 import select
 import sys
 import termios
+import threading
 import tty
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from ...analyzer.intervals import CallFigures, Interval
+from ...analyzer.live.interval import CallFigures, Interval
 from ...reports import live_view
 from ..support.messages import say
 from .options import Options
@@ -21,23 +21,27 @@ DrawCall = Callable[[CallFigures, int], str]
 """Draws the timeline of a call, so many columns wide."""
 
 
-class View(Protocol):
+class View:
     """Where intervals are shown."""
 
     def show(self, interval: Interval) -> None:
         """Show an interval."""
+        raise NotImplementedError
 
     def note(self, messages: list[str]) -> None:
         """Keep messages that no interval shows any more."""
+        raise NotImplementedError
 
     def is_asked_to_end(self) -> bool:
-        """Say whether the user wants to end it."""
+        """Say whether the user wants to end it; without a keyboard there is no way to."""
+        return False
 
     def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
         """Run the loop that makes the intervals to its end."""
+        loop()
 
 
-class Lines:
+class Lines(View):
     """Writes intervals as lines of JSON."""
 
     def show(self, interval: Interval) -> None:
@@ -49,14 +53,6 @@ class Lines:
         """Say them on standard error: no line will have them."""
         for message in messages:
             say(message)
-
-    def is_asked_to_end(self) -> bool:
-        """There is no keyboard."""
-        return False
-
-    def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
-        """Run the loop."""
-        loop()
 
 
 class Messages:
@@ -77,7 +73,20 @@ class Messages:
             say(message)
 
 
-class Screen:
+class Handover:
+    """What the loop hands over to the view with a keyboard, which runs in another thread."""
+
+    def __init__(self, options: Options) -> None:
+        """Nothing was shown yet."""
+        self.newest: Interval | None = None
+        """The last interval: it is frozen, so the app may read it while the loop makes the next one."""
+        self.messages = Messages(quiet=options.quiet)
+        self.is_over = threading.Event()
+        """The loop has ended."""
+        self.source = options.source
+
+
+class Screen(View):
     """Shows intervals until it is closed; the terminal is then as it was."""
 
     def __init__(self, options: Options) -> None:
@@ -98,9 +107,7 @@ class Screen:
         self._live = self._stack.enter_context(Live(console=Console(), screen=True, auto_refresh=False))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the terminal back, and say there what was said on the screen."""
         self._stack.close()
         self._messages.say()
@@ -123,7 +130,3 @@ class Screen:
         while select.select([0], [], [], 0)[0] and (key := os.read(0, 1)):
             asked |= key in (b"q", b"Q")
         return asked
-
-    def run(self, loop: Callable[[], None], draw_call: DrawCall) -> None:
-        """Run the loop."""
-        loop()

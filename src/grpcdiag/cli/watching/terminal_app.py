@@ -15,12 +15,11 @@ from textual.coordinate import Coordinate
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from ...analyzer.intervals import CallFigures, ConnectionFigures, Interval, MethodFigures
+from ...analyzer.live.interval import CallFigures, ConnectionFigures, Interval, MethodFigures
 from ...analyzer.model.text import count, safe
 from ...capture.errors import RecordingError
 from ...reports import live_view
-from .handover import Handover
-from .screen import DrawCall
+from .screen import DrawCall, Handover
 
 POLL_S = 0.1
 """Time between two looks for a newer interval."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _core
-from ..live import Window
 from ..tables import COMPLETE, END_MISSING, NOT_SEEN, names_of
+from . import Window
 from .interval import CallFigures
 
 MOST_CALLS = 50

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .. import _core
-from ..live import Window
 from ..model.budget import named
 from ..tables.calls import Method
+from . import Window
 from .interval import RATES_S, SPANS_S, MethodFigures
 
 

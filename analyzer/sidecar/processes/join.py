@@ -7,9 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 from msgspec import Struct
 
-from ..decode.runner import DecodeOptions, Progress, Run
-from ..tables import Ints, Tables
-from ..tables.processes import Acts, Processes
+from ...decode.runner import DecodeOptions, Progress, Run
+from ...tables import Ints, Tables
+from ...tables.processes import Acts, Processes
 from .record import ProcessRecord, RecordError
 from .ways import Sends, Ways
 
@@ -59,10 +59,7 @@ def join_record(
     places = np.minimum(np.searchsorted(wire.packet, acts["packet"]), len(wire.packet) - 1)
     known = (wire.packet[places] == acts["packet"]) & (wire.ways[places] == ways)
     sends = Sends(
-        starts,
-        starts + acts["duration_ns"],
-        np.where(known, sockets[ways], -1),
-        wire.seq[places].astype(np.uint64),
+        starts, starts + acts["duration_ns"], np.where(known, sockets[ways], -1), wire.seq[places].astype(np.uint64)
     )
     found = Ways(record, sends, np.sort(wire.time_ns[sockets[wire.ways ^ 1] >= 0] - record.offset_ns))
     return Processes(

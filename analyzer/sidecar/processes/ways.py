@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ..tables import Ints
-from ..tables.processes import Quota, Spans, Steps
+from ...tables import Ints
+from ...tables.processes import Quota, Spans, Steps
 from .record import ProcessRecord
 
 

@@ -8,12 +8,12 @@ from typing import Self, TypedDict, Unpack
 
 from msgspec import Struct
 
-from . import _core
-from .analysis import of_tables
-from .decode.errors import NoGrpcError
-from .decode.runner import PATIENCE_S
-from .model.analysis import Analysis
-from .tables import Tables, tables_of
+from .. import _core
+from ..analysis import of_tables
+from ..decode.errors import NoGrpcError
+from ..decode.runner import PATIENCE_S
+from ..model.analysis import Analysis
+from ..tables import Tables, tables_of
 
 
 class LiveOptions(TypedDict, total=False):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..live import Window
 from ..model.budget import named
 from ..summary.quantiles import quantiles_of
 from ..tables import COMPLETE, NOT_SEEN, Counts, Ints, Mask, Tables
+from . import Window
 from .interval import RATES_S, SPANS_S, ConnectionFigures
 
 MOST_CONNECTIONS = 200
@@ -55,8 +55,7 @@ class ConnectionSamples:
         place = np.empty(len(rows), np.int64)
         place[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows], old))] = np.arange(len(rows))
         was_open = np.isin(rpcs.stream[rows], list(self._open.get(ends, ())))
-        chosen: Mask = np.where(old, was_open, place < FIRST_RPCS)
-        return chosen
+        return np.asarray(np.where(old, was_open, place < FIRST_RPCS))
 
     def find_quantiles(self, ends: Ends) -> dict[str, dict[str, int]]:
         """Find the quantiles by the length of the window, without windows in which no RPC of the sample ended."""
@@ -116,5 +115,4 @@ def _list_failed(tables: Tables) -> Ints:
     """List the connections of RPCs that ended with another status than OK, which all have rows."""
     rpcs = tables.rpcs
     failed = (rpcs.status != 0) & (rpcs.status != NOT_SEEN) & ((rpcs.flags & COMPLETE) != 0)
-    connections: Ints = rpcs.connection[failed].astype(np.int64)
-    return connections
+    return np.asarray(rpcs.connection[failed].astype(np.int64))

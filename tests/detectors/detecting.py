@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from support import RECORDINGS, SYNTHETICS, rows
+from support import rows
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.finding import Finding
@@ -48,18 +48,3 @@ def evidence_is_in_the_packets(finding: Finding, files: Sequence[str]) -> None:
         connection, time_ns = place[item.packet]
         assert connection in finding.scope.connections
         assert abs(time_ns - item.time_ns) < 1_000_000, item.what
-
-
-def disagreements(module: Any) -> list[str]:
-    """Synthetic captures whose truth speaks of this finding, and on which the detector says otherwise."""
-    wrong = []
-    for capture in SYNTHETICS:
-        said = module.ID in capture.truth.get("findings", ())
-        if (said or module.ID in capture.truth.get("quiet", ())) and said != bool(found(module, [capture.file])):
-            wrong.append(capture.name)
-    return wrong
-
-
-def loud(module: Any) -> set[str]:
-    """Real captures that are here on which the finding is above `info`."""
-    return {r.name for r in RECORDINGS if severity(module, r.files) in ("warning", "critical")}

@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec import Struct, field
 
 from .. import _core
-from ..live import Window
+from . import Window
 from .interval import FindingFigures
 
 METHODS = 50

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from . import _core
-from .decode.runner import Progress
+from .. import _core
+from .runner import Progress
 
 STEP = 20_000
 """Packets between two pieces of the new file, at most."""

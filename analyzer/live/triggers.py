@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from . import _core
-from .model.analysis import Analysis, MethodFacts
-from .model.finding import SEVERITIES
+from .. import _core
+from ..model.analysis import Analysis, MethodFacts
+from ..model.finding import SEVERITIES
 
 QUANTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 GRAMMAR = (

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from .. import _core
+from ... import _core
 
 SCHEMA = "grpcdiag.processes/1"
 """Name and version of a record's structure."""

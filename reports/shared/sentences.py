@@ -1,0 +1,98 @@
+"""Sentences that stand in several reports: costs, selected RPCs, recorded processes, requests that are no RPCs."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...analyzer.model.analysis import Analysis, Narrowed, OtherRequest
+from ...analyzer.model.budget import PARTS
+from ...analyzer.model.finding import Finding
+from ...analyzer.model.recorded import ProcessFacts
+from ...analyzer.model.text import count, duration
+
+MOST_PATHS = 5
+"""Pairs of path and HTTP status of other requests shown; the rest are counted."""
+THREADS = "what led to the sends, as the scheduler recorded it"
+"""The headline of `describe_processes`."""
+
+_COSTS = (
+    ("failed_rpcs", "RPC", "failed"),
+    ("refused_rpcs", "RPC", "refused"),
+    ("lost_rpcs", "RPC", "lost"),
+    ("lost_answers", "RPC", "without a complete answer"),
+    ("deadline_exceeded_rpcs", "RPC", "ended by a deadline"),
+    ("cancelled_rpcs", "RPC", "cancelled"),
+    ("ended_rpcs", "RPC", "ended early"),
+    ("affected_rpcs", "RPC", "affected"),
+    ("open_rpcs", "RPC", "lost"),
+    ("retries", "retry", "sent"),
+    ("attempts", "connection attempt", "failed"),
+)
+"""Metrics that say what a finding costs if that is no time: the noun, and what happened to it."""
+_TIMES = (("delay_ns", "connections delayed by {}"), ("setup_ns", "{} of connection set-up"))
+"""The same for time outside RPCs."""
+
+
+def describe_cost(finding: Finding, *, read: bool = True, mark: Callable[[str], str] = str) -> str:
+    """Say what a finding costs; `read` says whether the RPCs could be read, `mark` writes another finding's id."""
+    if finding.lost_ns is not None and finding.share is not None:
+        least = ">= " * finding.at_least
+        return f"lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
+    parts = [
+        f"{count(number, noun, 'retries' if noun == 'retry' else None)} {what}"
+        for name, noun, what in _COSTS
+        if isinstance(number := finding.metrics.get(name), int) and number
+    ]
+    parts += [text.format(duration(ns)) for name, text in _TIMES if isinstance(ns := finding.metrics.get(name), int)]
+    parts += [f"part of {mark(finding.part_of)}"] if finding.part_of else []
+    return ", ".join(parts) or ("no latency cost measured" if read else "cost to the RPCs unknown")
+
+
+def describe_selection(narrowed: Narrowed) -> str:
+    """Describe the selected RPCs: `2 of 5 RPCs (40.0% of RPC time), on connection 3, starting from 2 s`.
+
+    The pattern of methods is the user's own text.
+    """
+    asked = []
+    if narrowed.connections:
+        numbers = ", ".join(map(str, narrowed.connections))
+        asked.append(f"on connection{'s' * (len(narrowed.connections) > 1)} {numbers}")
+    if narrowed.method is not None:
+        asked.append(f"of methods that match {narrowed.method}")
+    if narrowed.trace_id is not None:
+        asked.append(f"of trace {narrowed.trace_id}")
+    ends = (("from", narrowed.from_ns), ("to", narrowed.to_ns))
+    times = [f"{word} {ns / 1e9:.9g} s" for word, ns in ends if ns is not None]
+    asked += [f"starting {' '.join(times)}"] if times else []
+    share = narrowed.rpc_time_ns / narrowed.of_rpc_time_ns if narrowed.of_rpc_time_ns else 1.0
+    return f"{narrowed.rpcs:,} of {count(narrowed.of_rpcs, 'RPC')} ({share:.1%} of RPC time), {', '.join(asked)}"
+
+
+def describe_processes(processes: Sequence[ProcessFacts]) -> Iterator[str]:
+    """Give a line for each process, with the largest parts first."""
+    for one in processes:
+        whole = max(one.total_ns, 1)
+        parts = sorted(((getattr(one, f"{part}_ns"), part) for part in PARTS), reverse=True)
+        said = ", ".join(f"{part.replace('_', ' ')} {ns / whole:.0%}" for ns, part in parts if ns >= 0.005 * whole)
+        yield f"{one.side} {one.name} ({one.pid}): {count(one.intervals, 'interval')}, {duration(whole)}: {said}"
+
+
+def describe_total(analysis: Analysis) -> str:
+    """Say how many requests there were: `2 HTTP/2 requests are no RPCs`."""
+    number = analysis.totals.other_streams
+    return f"{count(number, 'HTTP/2 request')} {'is no RPC' if number == 1 else 'are no RPCs'}"
+
+
+def name_path(request: OtherRequest) -> str:
+    """Name the path, which is not escaped here."""
+    return request.path or "(path not in the capture)"
+
+
+def describe_requests(request: OtherRequest) -> str:
+    """Describe the requests of one path and status: `HTTP status 200, 12 requests, longest 1.5 ms, first packet 7`."""
+    return ", ".join(
+        (
+            "no response" if request.http_status is None else f"HTTP status {request.http_status}",
+            count(request.requests, "request"),
+            "no end seen" if request.longest_ns is None else f"longest {duration(request.longest_ns)}",
+            f"first packet {request.first_packet:,}",
+        )
+    )
