@@ -83,6 +83,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     """Find the RPCs that wait longer than their connection ever did, the first to stop first."""
     o, waits = tables.open_rpcs, tables.waits
+    if not len(o.stream):
+        return []
     before = np.isin(waits.cause, list(_WINDOWS))
     longest = np.zeros(len(tables.connections.rpcs), dtype=np.int64)
     np.maximum.at(longest, waits.connection[before], waits.duration_ns[before])

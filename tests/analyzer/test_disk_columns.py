@@ -68,7 +68,7 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """A capture of so many connections at once that the core reads it connection by connection."""
     path = tmp_path_factory.mktemp("mixed") / "mixed.pcap"
-    replace(KINDS["unary-many"], together=400, piece=60_000).build(path, 24_000_000)
+    replace(KINDS["unary-many"], together=400, piece=120_000).build(path, 48_000_000)
     return [str(path)]
 
 

@@ -209,10 +209,11 @@ main()
 IMPORTED, MADE, OPENED, RENAMED = "open", "tempfile.mkdtemp", "open", "os.rename"
 """A module is imported, be it from its source or compiled, when a file of its name is opened."""
 MOMENTS: dict[str, tuple[list[str], str, str, int]] = {
-    "analyze, the command line": (["analyze", "FILE"], IMPORTED, "/analyze.", 1),
+    "analyze, the command line": (["analyze", "FILE", "--details"], IMPORTED, "/analyze.", 1),
+    "analyze, the short way": (["analyze", "FILE"], IMPORTED, "/analysis.", 1),
     "analyze, numpy": (["analyze", "FILE"], IMPORTED, "/multiarray.", 1),
     "analyze, the report": (["analyze", "FILE"], IMPORTED, "reports/terminal/__", 1),
-    "analyze, while it reads": (["analyze", "FILE", "-q"], IMPORTED, "/analysis.", 1),
+    "analyze, while it reads": (["analyze", "FILE", "-q"], IMPORTED, "/analysis.", 2),
     "analyze, the file": (["analyze", "FILE", "--json", "-o", "OUT/old"], OPENED, ".grpcdiag-", 1),
     "analyze, the file's name": (["analyze", "FILE", "--json", "-o", "OUT/old"], RENAMED, ".grpcdiag-", 1),
     "html, the file": (["analyze", "FILE", "--format", "html", "-o", "OUT/new"], OPENED, ".grpcdiag-", 1),

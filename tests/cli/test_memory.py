@@ -25,7 +25,7 @@ CAPTURE = "max-concurrent-streams-control.pcap"
 LITTLE = """
 import sys
 from grpcdiag.analyzer.decode import rpc_columns, rpc_stream
-from grpcdiag.cli.support import common, text_table
+from grpcdiag.cli.support import common, options, text_table
 rpc_columns.IN_MEMORY, text_table.ROWS_AT_ONCE, text_table._Buffer.MOST = 5, 100, 1_000
 rpc_stream.STEP, rpc_stream.LEAST, rpc_stream.MOST = 40, 3, 6
 common.SPILL = 2
@@ -143,7 +143,7 @@ def test_wrong_sizes_are_wrong_usage() -> None:
 
 def test_more_than_is_allowed_is_told() -> None:
     """Of the memory that the command takes here a part is its own: what is allowed is lowered to less than that."""
-    also = "common.memory_size = lambda text: 20_000_000"
+    also = "options.memory_size = lambda text: 20_000_000"
     process = little("analyze", "--memory", "1G", recorded(CAPTURE), tmpdir=Path.cwd(), also=also)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2

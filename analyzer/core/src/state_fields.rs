@@ -97,7 +97,7 @@ pub mod steps {
     use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::{Serialize, SerializeTuple, Serializer};
 
-    use super::Steps;
+    use crate::state_fields::Steps;
 
     /// Writes the steps from cell to cell.
     pub fn serialize<S: Serializer, T: Steps + Serialize, const N: usize>(
