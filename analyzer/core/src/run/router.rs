@@ -380,7 +380,8 @@ impl Router {
     }
 
     fn least_loaded(&mut self) -> Place {
-        let lightest = self.shards.iter_mut().enumerate().min_by_key(|(_, load)| (load.segments + 1) * load.weight);
+        let weighted = |load: &Load| load.weight.saturating_mul(load.segments + 1); // a weight may rule a shard out
+        let lightest = self.shards.iter_mut().enumerate().min_by_key(|(_, load)| weighted(load));
         let Some((shard, load)) = lightest else { return Place::default() };
         let local = load.connections;
         self.begun += 1;
