@@ -166,6 +166,7 @@ class Raising:
         """From now on it raises."""
         global _raises
         _raises += 1
+        sys.unraisablehook = _hear_again
 
     def __exit__(self, *_: object) -> None:
         """Signals end the process as before."""
@@ -192,6 +193,21 @@ def _heard(number: int, _frame: FrameType | None) -> None:
         os._exit(128 + number)
     elif _ender != _thread.get_ident():
         _end(number)
+
+
+def _hear_again(dropped: Any) -> None:
+    """Python drops what is raised in a finalizer or in the callback of a weak reference: raise it again behind that."""
+    global _raised
+    if _raised and isinstance(dropped.exc_value, KeyboardInterrupt):
+        number, _raised = _raised, 0
+        _thread.start_new_thread(_send_again, (number,))
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def _send_again(number: int) -> None:
+    time.sleep(MAIN_THREAD_S)
+    os.kill(os.getpid(), number)
 
 
 def _watch(heard: int) -> None:

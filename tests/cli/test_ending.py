@@ -337,6 +337,31 @@ def test_blocks_that_a_signal_does_not_end_at_once(
     assert (block == "Raising") == any(tmp_path.iterdir())  # what is ended by force tidies nothing up
 
 
+IN_A_CALLBACK_OF_A_BLOCK = """
+import os, time, weakref
+from grpcdiag import interruption
+
+class Dies:
+    pass
+
+interruption.heed_signals()
+dies = Dies()
+gone = weakref.ref(dies, lambda _: [os.kill(os.getpid(), {number}), sum(range(1000))])
+with interruption.Raising():
+    try:
+        del dies
+        time.sleep(60)
+    except KeyboardInterrupt:
+        os.write(1, b"an orderly end")
+"""
+
+
+def test_a_block_hears_a_signal_that_python_dropped() -> None:
+    program = IN_A_CALLBACK_OF_A_BLOCK.format(number=signal.SIGTERM.value)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, preexec_fn=_heeds_signals)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"an orderly end", b"")
+
+
 INTERRUPTIONS = int(os.environ.get("GRPCDIAG_INTERRUPTIONS", "0"))
 LONG: dict[str, list[str]] = {
     **{" ".join(arguments): arguments for arguments, *_ in MOMENTS.values()},
