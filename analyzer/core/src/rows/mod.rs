@@ -55,6 +55,19 @@ impl Cells<'_> {
         }
     }
 
+    /// Whether all cells are the same; false where they are not numbers.
+    fn are_same(&self) -> bool {
+        match self {
+            Self::I64(cells) => are_same(cells),
+            Self::U64(cells) => are_same(cells),
+            Self::U32(cells) => are_same(cells),
+            Self::U16(cells) => are_same(cells),
+            Self::U8(cells) => are_same(cells),
+            Self::Bool(cells) => are_same(cells),
+            Self::F64(cells) => are_same(cells),
+        }
+    }
+
     /// A cell as the number of a text; `usize::MAX`, which no text has, for what cannot be one.
     #[inline]
     fn number(&self, row: usize) -> usize {
@@ -89,6 +102,10 @@ impl Values<'_> {
             }
         }
     }
+}
+
+fn are_same<T: PartialEq>(cells: &[T]) -> bool {
+    cells.first().is_none_or(|first| cells.iter().all(|cell| cell == first))
 }
 
 /// Number of rows of a piece; `None` where its columns differ.

@@ -51,6 +51,33 @@ fn json_has_the_same_rows_with_structures_as_objects() {
 }
 
 #[test]
+fn rows_are_the_same_whether_their_cells_are() {
+    let (names, texts) = (texts(&[Some("a"), Some("b"), Some("c")]), texts(&[Some("OK"), None]));
+    let one = |row: usize, rows: usize| -> Vec<Column<'_>> {
+        let cells: &[i64] = &[7, 0, 1, 7, 0, 2, 7, 0, 0];
+        let of_row = row..row + rows;
+        vec![
+            Column { name: "same", values: Values::Plain(Cells::U8(&[3, 3, 3][of_row.clone()]), Some(9)) },
+            Column { name: "nulls", values: Values::Plain(Cells::I64(&[-1, -1, -1][of_row.clone()]), Some(-1)) },
+            Column { name: "differ", values: Values::Plain(Cells::U32(&[30, 4, 30][of_row.clone()]), None) },
+            Column { name: "ids", values: Values::Hex(vec![&[1, 1, 1][of_row.clone()], &[0, 0, 5][of_row.clone()]]) },
+            Column { name: "parts", values: Values::Parts { cells: &cells[3 * row..3 * (row + rows)], names: &names } },
+            Column {
+                name: "text",
+                values: Values::Texts { cells: Cells::U8(&[0, 0, 1][of_row]), texts: &texts, is_enum: true },
+            },
+        ]
+    };
+    for style in [Style::Csv, Style::Json] {
+        let mut apart = Vec::new();
+        (0..3).for_each(|row| text::write(&one(row, 1), 1, style, &mut apart));
+        let mut together = Vec::new();
+        text::write(&one(0, 3), 3, style, &mut together);
+        assert_eq!(String::from_utf8(together), String::from_utf8(apart));
+    }
+}
+
+#[test]
 fn integers_have_all_of_their_digits() {
     let mut numbers = vec![0, 9, 10, 99, 100, 101, u64::MAX];
     numbers.extend((1..20).flat_map(|power| [10_u64.pow(power) - 1, 10_u64.pow(power), 7 * 10_u64.pow(power - 1)]));

@@ -1,6 +1,6 @@
 //! CSV (RFC 4180) and JSON lines. In CSV null is an empty cell and an empty text is `""`.
 
-use super::{Cells, Column, Values};
+use super::{Cells, Column, Values, are_same};
 
 /// A format of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,85 +50,128 @@ pub fn write_header(columns: &[Column<'_>], out: &mut Vec<u8>) {
 
 /// Writes rows. Lists have no form here: they are left empty.
 pub fn write(columns: &[Column<'_>], rows: usize, style: Style, out: &mut Vec<u8>) {
-    let fields: Vec<_> = columns.iter().enumerate().map(|(at, column)| Field::new(column, at == 0, style)).collect();
-    let end: &[u8] = if style == Style::Json { b"}\n" } else { b"\n" };
+    let mut line = Line { fields: Vec::new(), text: Vec::new(), null: style.null() };
+    for (at, column) in columns.iter().enumerate() {
+        line.add_column(column, at == 0, style);
+    }
+    line.text.extend_from_slice(if style == Style::Json { b"}\n" } else { b"\n" });
     for row in 0..rows {
-        for field in &fields {
-            field.write(row, out);
+        for Field { before, cells } in &line.fields {
+            write_short(before, out);
+            cells.write(row, line.null, out);
         }
-        out.extend_from_slice(end);
+        write_short(&line.text, out);
     }
 }
 
-/// A column, with what is written before each cell.
+/// What a line consists of. A column whose cells are all the same is text like what is between columns.
+struct Line<'a> {
+    fields: Vec<Field<'a>>,
+    /// What is behind the last field.
+    text: Vec<u8>,
+    null: &'static [u8],
+}
+
+/// Cells that differ, with the text before each.
 struct Field<'a> {
     before: Vec<u8>,
-    content: Content<'a>,
-    null: &'static [u8],
+    cells: Content<'a>,
 }
 
 enum Content<'a> {
     Plain(Cells<'a>, Option<i64>),
     Texts(Cells<'a>, Vec<Option<Vec<u8>>>),
     Hex(&'a [&'a [u64]], &'static [u8]),
-    Parts { cells: &'a [i64], before: Vec<Vec<u8>>, end: &'static [u8] },
+    /// One of so many parts.
+    Part {
+        cells: &'a [i64],
+        part: usize,
+        parts: usize,
+    },
     Nothing,
 }
 
-impl<'a> Field<'a> {
-    fn new(column: &'a Column<'a>, is_first: bool, style: Style) -> Self {
+impl<'a> Line<'a> {
+    fn add_column(&mut self, column: &'a Column<'a>, is_first: bool, style: Style) {
         let is_json = style == Style::Json;
-        let mut before = match style {
-            Style::Json => [if is_first { b"{" } else { b"," }, quote_json(column.name).as_slice(), b":"].concat(),
-            Style::Csv if is_first => Vec::new(),
-            Style::Csv => vec![b','],
-        };
-        let content = match &column.values {
-            Values::Plain(cells, null) => Content::Plain(*cells, *null),
-            Values::Texts { cells, texts, .. } => {
-                Content::Texts(*cells, texts.iter().map(|text| text.as_ref().map(|text| style.quote(text))).collect())
+        match style {
+            Style::Json => {
+                self.text.push(if is_first { b'{' } else { b',' });
+                self.text.extend([quote_json(column.name).as_slice(), b":"].concat());
             }
-            Values::Hex(words) => Content::Hex(words, if is_json { b"\"" } else { b"" }),
+            Style::Csv if is_first => {}
+            Style::Csv => self.text.push(b','),
+        }
+        match &column.values {
+            Values::Plain(cells, null) => self.add(Content::Plain(*cells, *null), cells.are_same()),
+            Values::Texts { cells, texts, .. } => {
+                let texts = texts.iter().map(|text| text.as_ref().map(|text| style.quote(text))).collect();
+                self.add(Content::Texts(*cells, texts), cells.are_same());
+            }
+            Values::Hex(words) => {
+                let are_same = words.iter().all(|word| are_same(word));
+                self.add(Content::Hex(words, if is_json { b"\"" } else { b"" }), are_same);
+            }
             Values::Parts { cells, names } => {
                 if is_json {
-                    before.push(b'{');
+                    self.text.push(b'{');
                 }
-                let part = |(at, name): (usize, &Option<String>)| {
-                    let comma: &[u8] = if at == 0 { b"" } else { b"," };
-                    let name = name.as_deref().filter(|_| is_json).map(|name| [&*quote_json(name), b":"].concat());
-                    [comma, &name.unwrap_or_default()].concat()
-                };
-                let end: &[u8] = if is_json { b"}" } else { b"" };
-                Content::Parts { cells, before: names.iter().enumerate().map(part).collect(), end }
+                let differ = list_differing(cells, names.len());
+                for (part, (name, differ)) in names.iter().zip(differ).enumerate() {
+                    if part > 0 {
+                        self.text.push(b',');
+                    }
+                    if let Some(name) = name.as_deref().filter(|_| is_json) {
+                        self.text.extend([&*quote_json(name), b":"].concat());
+                    }
+                    self.add(Content::Part { cells, part, parts: names.len() }, !differ);
+                }
+                if is_json {
+                    self.text.push(b'}');
+                }
             }
-            Values::Lists { .. } => Content::Nothing,
-        };
-        Self { before, content, null: style.null() }
+            Values::Lists { .. } => self.add(Content::Nothing, true),
+        }
     }
 
+    fn add(&mut self, cells: Content<'a>, are_same: bool) {
+        if are_same {
+            cells.write(0, self.null, &mut self.text);
+        } else {
+            self.fields.push(Field { before: std::mem::take(&mut self.text), cells });
+        }
+    }
+}
+
+/// Which parts differ between rows.
+fn list_differing(cells: &[i64], parts: usize) -> Vec<bool> {
+    let mut differ = vec![false; parts];
+    let first = cells.get(..parts).unwrap_or_default();
+    for row in cells.chunks_exact(parts.max(1)) {
+        for (differs, (cell, first)) in differ.iter_mut().zip(row.iter().zip(first)) {
+            *differs |= cell != first;
+        }
+    }
+    differ
+}
+
+impl Content<'_> {
     #[inline]
-    fn write(&self, row: usize, out: &mut Vec<u8>) {
-        write_short(&self.before, out);
-        let is_written = match &self.content {
-            Content::Plain(cells, null) => write_plain(cells, *null, row, out),
-            Content::Texts(cells, texts) => {
+    fn write(&self, row: usize, null: &[u8], out: &mut Vec<u8>) {
+        let is_written = match self {
+            Self::Plain(cells, null) => write_plain(cells, *null, row, out),
+            Self::Texts(cells, texts) => {
                 let text = texts.get(cells.number(row)).and_then(Option::as_ref);
                 text.map(|text| out.extend_from_slice(text)).is_some()
             }
-            Content::Hex(words, quote) => write_hex(words, quote, row, out),
-            Content::Parts { cells, before, end } => {
-                let first = row * before.len();
-                for (cell, before) in cells.get(first..first + before.len()).unwrap_or_default().iter().zip(before) {
-                    write_short(before, out);
-                    write_integer(*cell, out);
-                }
-                out.extend_from_slice(end);
-                true
+            Self::Hex(words, quote) => write_hex(words, quote, row, out),
+            Self::Part { cells, part, parts } => {
+                cells.get(row * parts + part).map(|&cell| write_integer(cell, out)).is_some()
             }
-            Content::Nothing => false,
+            Self::Nothing => false,
         };
         if !is_written {
-            out.extend_from_slice(self.null);
+            out.extend_from_slice(null);
         }
     }
 }
