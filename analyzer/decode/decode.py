@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 from .errors import NoGrpcError
-from .runner import DecodeOptions, Origin, Progress, Reading, Run
+from .runner import DecodeOptions, Origin, Progress, Reading, Run, read_ahead
 
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
 
@@ -43,10 +43,10 @@ def stream(
     wanted = {table: table == name for table in _STREAMED.values()}
     run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
-    for take in run.read(progress):
+    pieces = ((take(name), run.first_time_ns) for take in run.read(None))
+    for columns, first_time_ns in read_ahead(pieces, lambda: run.report(progress)):
         if origin and not rows:
-            origin.time_ns = run.first_time_ns or 0
-        columns = take(name)
+            origin.time_ns = first_time_ns or 0
         rows += len(columns["connection"])
         yield table_of(kind, columns)
     if require_rows and not rows:

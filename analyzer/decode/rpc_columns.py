@@ -19,11 +19,8 @@ _OF_THEIR_OWN = ("deadlines", "budgets")
 class RpcRun(Protocol):
     """A run of the core, as far as rows of RPCs are taken from it."""
 
-    def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
-        """Take rows when there are at least so many."""
-
-    def take_settled(self) -> dict[str, Any]:
-        """Take rows again that were taken before they were complete."""
+    def take_rpcs(self, least: int, most: int) -> list[dict[str, Any]]:
+        """Take rows when there are at least so many, and those again that were taken before they were complete."""
 
     def finish(self) -> dict[str, Any]:
         """End the run and give what it found."""
@@ -40,13 +37,14 @@ class RpcColumns:
 
     def take(self, run: RpcRun) -> None:
         """Take the rows that are complete when they are many; called after each step."""
-        self._add(run.take_rpcs(IN_MEMORY, 2 * IN_MEMORY))
-        if self._columns:
-            self._correct(run.take_settled())
+        for taken in run.take_rpcs(IN_MEMORY, 2 * IN_MEMORY):
+            self._take(taken)
 
     def finish(self, run: RpcRun) -> dict[str, Any]:
         """End the run and give what it found, with all rows of RPCs."""
         result = run.finish()
+        for taken in result["taken"]:
+            self._take(taken)
         if self._columns:
             self._correct(result["settled"])
             self._wait()
@@ -56,6 +54,10 @@ class RpcColumns:
             result["rpcs"] = {name: column.mapped() for name, column in self._columns.items()}
             result["deadlines"], result["rpc_budgets"] = (result["rpcs"].pop(name) for name in _OF_THEIR_OWN)
         return result
+
+    def _take(self, taken: dict[str, Any]) -> None:
+        self._add(taken["rows"])
+        self._correct(taken["settled"])
 
     def _add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
         rows = len(columns["connection"])

@@ -5,8 +5,6 @@ holds up many others, of an RPC that lasts long, is handed on as it is and once 
 rows wait in a temporary file. So do rows of methods without a name, whose labels are known only at the end.
 """
 
-import queue
-import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
@@ -15,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from .. import _core
 from ..summary.figures import why_no_grpc
 from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, pad_deadlines, table_of, tables_of
 from .disk_columns import Columns, DiskColumns, Part, renumber
 from .errors import NoGrpcError
-from .runner import PATIENCE_S, STOP_S, DecodeOptions, Origin, Progress, threads
+from .runner import DecodeOptions, Origin, Progress, Run, read_ahead, threads
 
 STEP = 25_000
 """Packets between two looks at what is complete."""
@@ -60,53 +57,29 @@ class _Read(Struct):
     end: Tables | None = None
     renumbered: npt.NDArray[np.uint32] | None = None
     """At the end: the numbers of methods by those that rows have which were given before."""
-    error: BaseException | None = None
 
 
-class _Reader(threading.Thread):
-    """Reads ahead, one piece."""
+def _read(run: Run) -> Iterator[_Read | None]:
+    """Read a capture, and yield what the core gives; None where that is nothing."""
+    errors_known = 0
 
-    def __init__(self, paths: Sequence[str], how: DecodeOptions) -> None:
-        super().__init__(name="grpcdiag-read", daemon=True)
-        self._paths, self._how = list(paths), how
-        self.total: int | None = None
-        self.read = 0
-        self.found: queue.Queue[_Read] = queue.Queue(1)
-        self.stopped = False
+    def make(taken: dict[str, Any]) -> _Read | None:
+        nonlocal errors_known
+        rows, settled, names, errors = (taken[name] for name in ("rows", "settled", "methods", "errors"))
+        errors_known += len(errors)
+        is_anything = len(rows["connection"]) or len(settled["numbers"]) or names or errors
+        return _Read(rows, settled, names, errors, run.first_time_ns) if is_anything else None
 
-    def run(self) -> None:
-        try:
-            self._read()
-        except BaseException as error:  # told to whoever waits
-            self._give(_Read({}, {}, [], [], error=error))
-
-    def _read(self) -> None:
-        run = _core.Run(self._paths, rpc_rows=True, threads=threads(), **self._how)
-        self.total = run.bytes_total
-        known = errors_known = 0
-        more, first = True, None
-        while more and not self.stopped:
-            more = run.step(STEP)
-            self.read = run.bytes_read
-            first = run.first_time_ns
-            rows = run.take_rpcs(LEAST, MOST)
-            settled, names, errors = run.take_settled(), run.methods_from(known), run.errors_from(errors_known)
-            known, errors_known = known + len(names), errors_known + len(errors)
-            if len(rows["connection"]) or len(settled["numbers"]) or names or errors:
-                self._give(_Read(rows, settled, names, errors, first))
-        if not self.stopped:
-            end = run.finish()
-            rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
-            errors = end["errors"][errors_known:]
-            self._give(_Read(rows, end["settled"], [], errors, first, tables_of(end), end["renumbered"]))
-
-    def _give(self, read: _Read) -> None:
-        while not self.stopped:
-            try:
-                self.found.put(read, timeout=PATIENCE_S)
-            except queue.Full:
-                continue
-            return
+    more = True
+    while more:
+        more = run.step(STEP)
+        yield None
+        yield from map(make, run.take_rpcs(LEAST, MOST))
+    end = run.finish()
+    yield from map(make, end["taken"])
+    rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
+    errors = end["errors"][errors_known:]
+    yield _Read(rows, end["settled"], [], errors, run.first_time_ns, tables_of(end), end["renumbered"])
 
 
 def stream_rpcs(
@@ -121,37 +94,23 @@ def stream_rpcs(
 
     Raises CaptureError, SpillError, MemoryLimitError, and with `require_rows` NoGrpcError after a capture without RPCs.
     """
-    reader = _Reader(paths, how)
-    reader.start()
+    run = Run(paths, rpc_rows=True, threads=threads(), **how)
     rows = _Rows()
-    given = 0
-    try:
-        while True:
-            try:
-                read = reader.found.get(timeout=PATIENCE_S)
-            except queue.Empty:
-                read = None
-            if progress:
-                progress(reader.read, reader.total)
-            if read is None:
-                continue
-            if read.error is not None:
-                raise read.error
-            if origin and not given:
-                origin.time_ns = read.first_time_ns or 0
-            rows.add(read)
-            for piece in rows.ready():
-                given += 1
-                yield piece
-            if read.end is not None:
-                break
-        if require_rows and not read.end.rpc_count:
-            raise NoGrpcError(why_no_grpc(read.end))
-        if not given:
-            yield rows.nothing(read.end)
-    finally:
-        reader.stopped = True
-        reader.join(STOP_S)
+    given, end = 0, None
+    for read in read_ahead(_read(run), lambda: run.report(progress)):
+        if origin and not given:
+            origin.time_ns = read.first_time_ns or 0
+        rows.add(read)
+        for piece in rows.ready():
+            given += 1
+            yield piece
+        end = read.end
+    if end is None:
+        raise AssertionError("what comes last has the end")
+    if require_rows and not end.rpc_count:
+        raise NoGrpcError(why_no_grpc(end))
+    if not given:
+        yield rows.nothing(end)
 
 
 class _Waiting(Struct):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 from .. import _core
@@ -144,6 +145,11 @@ class Run:
         self.first_time_ns: int | None = None
         self.result: dict[str, Any] = {}
 
+    def report(self, progress: Progress | None) -> None:
+        """Tell how far the capture is read."""
+        if progress:
+            progress(self.bytes_read, self.bytes_total)
+
     def step(self, packets: int = STEP) -> bool:
         """Read up to that many packets; False at the end."""
         going = _run_interruptibly(lambda: self._run.step(packets))
@@ -160,8 +166,7 @@ class Run:
             if kept:
                 kept.take(self)
             yield self.take
-            if progress:
-                progress(self.bytes_read, self.bytes_total)
+            self.report(progress)
         self.result = kept.finish(self) if kept else self.finish()
         yield self.result.__getitem__
 
@@ -169,13 +174,9 @@ class Run:
         """See `_core.Run.take`."""
         return _run_interruptibly(lambda: self._run.take(table))
 
-    def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
+    def take_rpcs(self, least: int, most: int) -> list[dict[str, Any]]:
         """See `_core.Run.take_rpcs`."""
         return _run_interruptibly(lambda: self._run.take_rpcs(least, most))
-
-    def take_settled(self) -> dict[str, Any]:
-        """See `_core.Run.take_settled`."""
-        return _run_interruptibly(lambda: self._run.take_settled())
 
     def finish(self) -> dict[str, Any]:
         """See `_core.Run.finish`."""
@@ -204,6 +205,52 @@ def _run_interruptibly(work: Callable[[], _T]) -> _T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def read_ahead(pieces: Iterable[_T | None], meanwhile: Callable[[], None]) -> Iterator[_T]:
+    """Make each piece in a thread of its own while the one before is used; `meanwhile` is called every now and then.
+
+    None is no piece: where none comes for long, `pieces` yields it, so that the thread ends soon if nobody needs more.
+    """
+    found: queue.Queue[tuple[_T | None, BaseException | None]] = queue.Queue(1)
+    stopped = threading.Event()
+
+    def give(piece: _T | None, error: BaseException | None = None) -> None:
+        while not stopped.is_set():
+            try:
+                found.put((piece, error), timeout=PATIENCE_S)
+            except queue.Full:
+                continue
+            return
+
+    def read() -> None:
+        try:
+            for piece in pieces:
+                if piece is not None:
+                    give(piece)
+                if stopped.is_set():
+                    return
+            give(None)
+        except BaseException as error:  # raised again by the caller
+            give(None, error)
+
+    thread = threading.Thread(target=read, name="grpcdiag-read", daemon=True)
+    thread.start()
+    try:
+        while True:
+            meanwhile()
+            try:
+                piece, error = found.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                continue
+            if error is not None:
+                raise error
+            if piece is None:
+                return
+            yield piece
+    finally:
+        stopped.set()
+        thread.join(STOP_S)
 
 
 def unreadable(path: str) -> str | None:

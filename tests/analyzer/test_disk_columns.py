@@ -106,22 +106,21 @@ def _taken_too_early(path: str) -> int:
     run = _core.Run([path], rpc_rows=True)
     early = 0
     while run.step(40):
-        run.take_rpcs(3, 6)
-        early += len(run.take_settled()["numbers"])
+        early += sum(len(taken["settled"]["numbers"]) for taken in run.take_rpcs(3, 6))
     return early + len(run.finish()["settled"]["numbers"])
 
 
 def test_rpcs_that_last_hold_up_no_memory() -> None:
     """Rows are handed on unfinished, and each of these exactly once more."""
     run = _core.Run([recorded(BUSY)], rpc_rows=True)
-    taken, unsettled = 0, 0
+    taken, unsettled, again = 0, 0, 0
     while run.step(10):
-        columns = run.take_rpcs(1, 0)
-        taken += len(columns["connection"])
-        unsettled += int(np.count_nonzero(columns["settled"] == 0))
-    again = run.take_settled()["numbers"]
+        for columns in run.take_rpcs(1, 0):
+            taken += len(columns["rows"]["connection"])
+            unsettled += int(np.count_nonzero(columns["rows"]["settled"] == 0))
+            again += len(columns["settled"]["numbers"])
     end = run.finish()
-    assert unsettled == len(again) + len(end["settled"]["numbers"]) > 0
+    assert unsettled == again + len(end["settled"]["numbers"]) > 0
     assert taken + len(end["rpcs"]["connection"]) == sum(method["rpcs"] for method in end["methods"])
 
 

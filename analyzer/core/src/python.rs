@@ -22,6 +22,7 @@ use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
 use crate::store::context::{Context, Options, Packing};
+use crate::store::handed_on::Due;
 use crate::store::only::{Only, Range};
 use crate::store::spill::Spill;
 use crate::store::tables::Column;
@@ -42,7 +43,7 @@ use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cann
 use key_logs::leading_secrets;
 use live::Live;
 use processes::{ProcessRecord, TracePages};
-use results::{capture, rpc_rows, settled, tables, to_dict};
+use results::{capture, tables, taken, to_dict};
 use scrubbing::Scrubbing;
 use writing::RowWriter;
 
@@ -235,44 +236,26 @@ impl Run {
             "packets" => |cx| cx.packets.take_columns(),
             _ => return Err(PyValueError::new_err(format!("no table {table:?} can be taken while the run goes on"))),
         };
-        to_dict(py, self.work_on_rows(py, take)?)
+        to_dict(py, take(self.inner().pipeline.as_mut().ok_or_else(finished)?.rows()))
     }
 
     /// Takes the rows of RPCs out of which nothing more comes, up to the first of which something may, as far as they
-    /// are `least`; with more than `most` rows behind them that one is taken too, and `take_settled` gives it again.
-    fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Bound<'py, PyDict>> {
-        let taken = self.work_on_rows(py, move |cx| {
-            let settled = cx.settled_rpcs();
-            let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
-            let rows = if rows < least { 0 } else { cx.rpc_order.cut(rows) };
-            cx.take_rpcs(rows)
-        })?;
-        rpc_rows(py, taken)
-    }
-
-    /// Takes the rows of RPCs that were taken too early, now that nothing more comes of them, and `numbers`, which says
-    /// what their places were among all that were taken.
-    fn take_settled<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (numbers, rows) = self.work_on_rows(py, |cx| cx.handed_on.take_settled())?;
-        settled(py, numbers, rows)
-    }
-
-    /// The methods by number that are known so far, from one on: `None` for one whose name was sent before the capture.
-    fn methods_from(&mut self, py: Python<'_>, first: usize) -> PyResult<Vec<Option<String>>> {
-        self.work_on_rows(py, move |cx| cx.strings.methods_from(first))
-    }
-
-    /// The texts of `grpc-message` by number that are known so far, from one on; none unless they are kept.
-    fn errors_from(&mut self, py: Python<'_>, first: usize) -> PyResult<Vec<String>> {
-        self.work_on_rows(py, move |cx| cx.strings.errors.texts_from(first))
+    /// are `least`; with more than `most` rows behind it that one is taken too, and given again when it is complete.
+    /// Gives what was taken so far, in order; what another thread takes meanwhile comes with a later call, or at the end.
+    fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let pipeline = self.inner().pipeline.as_mut().ok_or_else(finished)?;
+        let found = py.detach(|| pipeline.take_rpcs(Due { least, most }));
+        found.into_iter().map(|found| taken(py, found)).collect()
     }
 
     /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
+        let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let damage = self.inner().reader.info().last_damage();
-        let (end, cx, counts) = py.detach(|| pipeline.finish_damaged(damage));
+        let (left, (end, cx, counts)) = py.detach(|| (pipeline.taken_rpcs(), pipeline.finish_damaged(damage)));
         let result = PyDict::new(py);
+        let left: Vec<_> = left.into_iter().map(|found| taken(py, found)).collect::<PyResult<_>>()?;
+        result.set_item("taken", left)?;
         result.set_item("capture", capture(py, self.inner().reader.info(), &counts)?)?;
         tables(py, &result, end, cx)?;
         is_well(self.inner().spill.as_deref())?;
@@ -304,15 +287,6 @@ impl Run {
 impl Run {
     fn inner(&mut self) -> &mut Inner {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work_on_rows<T: Default + Send + 'static>(
-        &mut self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Context) -> T + Send + 'static,
-    ) -> PyResult<T> {
-        let pipeline = self.inner().pipeline.as_mut().ok_or_else(finished)?;
-        Ok(py.detach(|| pipeline.work_on_rows(work)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -306,7 +306,7 @@ pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, examp
 
 /// Adds the row of an RPC, which is filled when it ends.
 fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
-    let row = cx.rpcs.len();
+    let row = cx.rpcs.connection.len(); // of one column: `len` asks them all
     call.rpc = cx.handed_on.number(row);
     cx.rpcs.push(RpcRow {
         connection,

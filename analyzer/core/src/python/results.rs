@@ -10,7 +10,7 @@ use crate::run::pipeline::{CaptureCounts, Finished};
 use crate::store::budget::{Budget, CAUSES};
 use crate::store::context::Context;
 use crate::store::durations::Durations;
-use crate::store::handed_on::Rows;
+use crate::store::handed_on::{Rows, Taken};
 use crate::store::methods::{self, MethodStats};
 use crate::store::tables::{Column, ProblemLog};
 
@@ -28,14 +28,23 @@ macro_rules! put_tables {
 }
 
 /// Columns of RPCs with `deadlines` and `budgets`.
-pub(super) fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
+fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
     let dict = to_dict(py, rows.columns)?;
     dict.set_item("deadlines", rows.deadlines.into_pyarray(py))?;
     dict.set_item("budgets", budgets(py, rows.budgets)?)?;
     Ok(dict)
 }
 
-pub(super) fn settled(py: Python<'_>, numbers: Vec<u32>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
+/// What was taken at one time: `rows`; `settled`, with the `numbers` that its rows had among all; `methods`; `errors`.
+pub(super) fn taken(py: Python<'_>, taken: Taken) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    put!(dict, taken; methods, errors);
+    dict.set_item("rows", rpc_rows(py, taken.rows)?)?;
+    dict.set_item("settled", settled(py, taken.settled)?)?;
+    Ok(dict)
+}
+
+fn settled(py: Python<'_>, (numbers, rows): (Vec<u32>, Rows)) -> PyResult<Bound<'_, PyDict>> {
     let dict = rpc_rows(py, rows)?;
     dict.set_item("numbers", numbers.into_pyarray(py))?;
     Ok(dict)
@@ -61,8 +70,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("addresses", end.addresses)?;
     result.set_item("lookup_names", end.lookup_names)?;
     cx.handed_on.settle_all();
-    let (numbers, rows) = cx.handed_on.take_settled();
-    result.set_item("settled", settled(py, numbers, rows)?)?;
+    result.set_item("settled", settled(py, cx.handed_on.take_settled())?)?;
     result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;

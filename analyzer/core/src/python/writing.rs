@@ -1,6 +1,6 @@
 //! Rows that Python gives as columns, written.
 
-use numpy::{PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,12 +15,15 @@ use crate::rows::{Cells, Column, Values, count_rows};
 #[pyclass(module = "grpcdiag.analyzer._core")]
 pub(super) struct RowWriter {
     inner: Mutex<Format>,
-    /// Memory for text, kept from piece to piece.
-    spare: Mutex<Vec<u8>>,
 }
 
 enum Format {
-    Text { style: Style, has_header: bool },
+    /// The next piece needs some bytes more than the last one.
+    Text {
+        style: Style,
+        has_header: bool,
+        bytes: usize,
+    },
     Parquet(Box<Writer>),
 }
 
@@ -54,34 +57,32 @@ impl RowWriter {
     #[pyo3(signature = (format, metadata=Vec::new(), fields=HashMap::new()))]
     fn new(format: &str, metadata: Vec<(String, String)>, fields: HashMap<String, Metadata>) -> PyResult<Self> {
         let format = match format {
-            "csv" => Format::Text { style: Style::Csv, has_header: true },
-            "jsonl" => Format::Text { style: Style::Json, has_header: false },
+            "csv" => Format::Text { style: Style::Csv, has_header: true, bytes: 0 },
+            "jsonl" => Format::Text { style: Style::Json, has_header: false, bytes: 0 },
             "parquet" => Format::Parquet(Box::new(Writer::new(metadata, fields))),
             _ => return Err(PyValueError::new_err(format!("rows cannot be written as {format:?}"))),
         };
-        Ok(Self { inner: Mutex::new(format), spare: Mutex::default() })
+        Ok(Self { inner: Mutex::new(format) })
     }
 
-    /// Takes rows, and gives the bytes that are complete. Raises ValueError for columns that do not fit.
-    fn write<'py>(&self, py: Python<'py>, columns: Vec<Given<'py>>) -> PyResult<Bound<'py, PyBytes>> {
+    /// Takes rows, and gives the bytes that are complete: as an array, for which they are not copied. Raises ValueError for
+    /// columns that do not fit.
+    fn write<'py>(&self, py: Python<'py>, columns: Vec<Given<'py>>) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let columns: Vec<Column<'_>> = columns.iter().map(borrow).collect::<PyResult<_>>()?;
         let rows = count_rows(&columns).ok_or_else(|| PyValueError::new_err("columns differ in length"))?;
         let bytes = py.detach(|| match &mut *self.inner.lock().unwrap_or_else(PoisonError::into_inner) {
-            Format::Text { style, has_header } => {
-                let mut out = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
-                out.clear();
+            Format::Text { style, has_header, bytes } => {
+                let mut out = Vec::with_capacity(*bytes);
                 if std::mem::take(has_header) {
                     text::write_header(&columns, &mut out);
                 }
                 text::write(&columns, rows, *style, &mut out);
+                *bytes = out.len() + out.len() / 8;
                 Ok(out)
             }
             Format::Parquet(writer) => writer.write(&columns).map_err(|error| error.to_string()),
         });
-        let bytes = bytes.map_err(PyValueError::new_err)?;
-        let given = PyBytes::new(py, &bytes);
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
-        Ok(given)
+        Ok(bytes.map_err(PyValueError::new_err)?.into_pyarray(py))
     }
 
     /// Gives the bytes that come last.

@@ -10,12 +10,14 @@ use super::shard::Shard;
 const BATCH_SEGMENTS: usize = 3_072;
 /// Payload bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches that are read together, connection by connection.
-const TOGETHER: usize = 40;
+/// Segments that are read together, connection by connection.
+const WINDOW_SEGMENTS: usize = 40 * BATCH_SEGMENTS;
+/// Payload bytes of them.
+const WINDOW_BYTES: usize = 40 * BATCH_BYTES;
+/// Bytes of memory that are kept for the next ones.
+const WINDOW_KEPT: usize = 64 << 20;
 /// Connections at once from which on it pays: what is kept of fewer stays in the cache from packet to packet.
 const MANY: usize = 192;
-/// Segments of a connection that are fetched at once, ahead.
-const FETCHED: usize = 16;
 
 /// Segments with their payload copied, in the order of the capture.
 #[derive(Debug, Default)]
@@ -100,18 +102,6 @@ impl Batch {
         });
     }
 
-    /// Reads the segment at a position.
-    #[inline]
-    fn read(&self, item: &Item, shard: &mut Shard) {
-        let start = item.payload_start as usize;
-        let payload = self.payload.get(start..start + item.payload_captured as usize).unwrap_or_default();
-        let at = At::new(item.packet, item.time);
-        match item.full.and_then(|index| self.full.get(index as usize)) {
-            Some((route, segment)) => shard.segment(route, &segment.with_payload(payload), at),
-            None => shard.segment(&item.route(), &item.segment(payload), at),
-        }
-    }
-
     fn clear(&mut self) {
         self.items.clear();
         self.payload.clear();
@@ -125,127 +115,135 @@ impl Batch {
     }
 }
 
-/// Batches in the order of the capture.
+/// Segments that are put by connection by connection, and read so.
 ///
 /// A connection's state is some 10 kB. Thousands of connections that take turns do not fit into a cache, and fetching
 /// them takes longer than decoding. So their segments are read connection by connection, in order within each: tables
 /// of rows, whose order would show it, are not made this way.
 #[derive(Debug, Default)]
-pub struct Batches {
-    batches: Vec<Batch>,
-    /// By position in the shard: its first and its latest segment here.
-    ends: Vec<(u32, u32)>,
+pub struct Window {
     /// Positions in the shard, in the order of their first segments.
     connections: Vec<u32>,
-    /// By batch and segment: the connection's next one.
-    next: Vec<u32>,
+    /// The segments of each of them; lanes beyond those are empty.
+    lanes: Vec<Lane>,
+    /// By position in the shard: which lane, [`NOTHING`] for none.
+    places: Vec<u32>,
+    /// See [`Batch::full`].
+    full: Vec<(Route, Segment<'static>)>,
+    segments: usize,
+    payload_bytes: usize,
+    /// The first and the last packet.
+    packets: [u32; 2],
 }
 
-/// No segment.
+/// No lane.
 const NOTHING: u32 = u32::MAX;
 
-impl Batches {
-    /// Puts a batch behind the others.
-    pub fn push(&mut self, batch: Batch) {
-        self.batches.push(batch);
+/// Segments of one connection.
+#[derive(Debug, Default)]
+struct Lane {
+    items: Vec<Item>,
+    payload: Vec<u8>,
+}
+
+impl Window {
+    /// Whether no segment waits to be read.
+    pub fn is_empty(&self) -> bool {
+        self.segments == 0
     }
 
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.batches.len()
-    }
-
-    /// Whether it pays to wait for more before they are read.
-    pub fn may_wait(&self, shard: &Shard) -> bool {
-        self.batches.len() < TOGETHER && pays(shard) && self.batches.last().is_some_and(Batch::is_mixed)
-    }
-
-    /// Reads all of them and hands each to `spent`, empty.
-    pub fn apply(&mut self, shard: &mut Shard, spent: &mut impl FnMut(Batch)) {
-        if self.batches.len() > 1 {
-            let first = self.batches.first().and_then(|batch| batch.items.first());
-            shard.by_connection(Some(first.map_or(0, |item| item.packet)));
-            self.link();
-            self.follow(shard);
-            shard.by_connection(None);
+    /// Reads a batch or puts its segments by.
+    pub fn take(&mut self, batch: &mut Batch, shard: &mut Shard) {
+        let waits = pays(shard) && batch.is_mixed();
+        if waits || self.segments > 0 {
+            self.add(batch);
+            if !waits || self.is_full() {
+                self.read(shard);
+            }
         } else {
-            for batch in &self.batches {
-                batch.items.iter().for_each(|item| batch.read(item, shard));
-            }
+            batch.items.iter().for_each(|item| item.read(&batch.payload, &batch.full, shard));
         }
-        for mut batch in self.batches.drain(..) {
-            batch.clear();
-            spent(batch);
-        }
+        batch.clear();
     }
 
-    /// Links the segments of each connection.
-    fn link(&mut self) {
-        self.connections.clear();
-        self.next.clear();
-        self.next.resize(self.batches.len() * BATCH_SEGMENTS, NOTHING);
-        for (number, batch) in self.batches.iter().enumerate() {
-            for (place, item) in batch.items.iter().enumerate() {
-                let local = item.local as usize;
-                if self.ends.len() <= local {
-                    self.ends.resize(local + 1, (NOTHING, NOTHING));
-                }
-                let this = (number * BATCH_SEGMENTS + place) as u32; // some 120,000 at the most
-                let Some(ends) = self.ends.get_mut(local) else { continue };
-                if ends.0 == NOTHING {
-                    ends.0 = this;
-                    self.connections.push(item.local);
-                } else if let Some(next) = self.next.get_mut(ends.1 as usize) {
-                    *next = this;
-                }
-                ends.1 = this;
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.segments >= WINDOW_SEGMENTS || self.payload_bytes >= WINDOW_BYTES
+    }
+
+    fn add(&mut self, batch: &Batch) {
+        for item in &batch.items {
+            let local = item.local as usize;
+            if self.places.len() <= local {
+                self.places.resize(local + 1, NOTHING);
             }
+            let Some(place) = self.places.get_mut(local) else { continue };
+            if *place == NOTHING {
+                *place = self.connections.len() as u32; // a window has some 120,000 segments at the most
+                self.connections.push(item.local);
+                if self.lanes.len() < self.connections.len() {
+                    self.lanes.push(Lane::default());
+                }
+            }
+            let Some(lane) = self.lanes.get_mut(*place as usize) else { continue };
+            let payload_start = lane.payload.len() as u32; // as long as that of a window at the most
+            lane.payload.extend_from_slice(item.payload(&batch.payload));
+            let full = item.full.map(|index| index + self.full.len() as u32);
+            lane.items.push(Item { payload_start, full, ..*item });
         }
+        if let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) {
+            self.packets = [if self.segments == 0 { first.packet } else { self.packets[0] }, last.packet];
+        }
+        self.full.extend_from_slice(&batch.full);
+        self.segments += batch.items.len();
+        self.payload_bytes += batch.payload.len();
     }
 
     /// Reads the segments of one connection after the other; what comes next is fetched meanwhile.
-    fn follow(&mut self, shard: &mut Shard) {
-        let mut fetched = NOTHING;
+    pub fn read(&mut self, shard: &mut Shard) {
+        if self.segments == 0 {
+            return;
+        }
+        shard.begin_window(self.packets);
         for (number, &local) in self.connections.iter().enumerate() {
-            let mut ahead = fetched;
-            if let Some(&after) = self.connections.get(number + 1) {
+            if let Some((&after, lane)) = self.connections.get(number + 1).zip(self.lanes.get(number + 1)) {
                 shard.touch(after);
-                fetched = self.fetch(self.ends.get(after as usize).map_or(NOTHING, |ends| ends.0));
+                std::hint::black_box(lane.touch());
             }
-            let Some(ends) = self.ends.get_mut(local as usize) else { continue };
-            let mut at = std::mem::replace(ends, (NOTHING, NOTHING)).0;
-            for nth in 0_usize.. {
-                if nth % FETCHED == 0 {
-                    ahead = self.fetch(ahead);
-                }
-                let Some((batch, item)) = at_place(&self.batches, at) else { break };
-                at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
-                batch.read(item, shard);
+            let Some(lane) = self.lanes.get_mut(number) else { continue };
+            for item in &lane.items {
+                item.read(&lane.payload, &self.full, shard);
+            }
+            lane.items.clear();
+            lane.payload.clear();
+            if let Some(place) = self.places.get_mut(local as usize) {
+                *place = NOTHING;
             }
         }
-    }
-
-    /// Fetches some segments of a connection from a place on, all at once: none of the reads waits for another. Gives the
-    /// place behind them.
-    fn fetch(&self, mut at: u32) -> u32 {
-        for _ in 0..FETCHED {
-            let Some((batch, item)) = at_place(&self.batches, at) else { break };
-            let last = item.payload_start + item.payload_captured.saturating_sub(1);
-            let octet = |at: u32| batch.payload.get(at as usize).copied().unwrap_or(0);
-            std::hint::black_box(
-                item.time ^ i64::from(item.local) ^ i64::from(octet(item.payload_start) ^ octet(last)),
-            );
-            at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
+        shard.end_window();
+        if self.lanes.iter().map(Lane::room).sum::<usize>() > WINDOW_KEPT {
+            self.lanes = Vec::new();
         }
-        at
+        self.connections.clear();
+        self.full.clear();
+        (self.segments, self.payload_bytes) = (0, 0);
     }
 }
 
-/// The segment at a place among batches of [`BATCH_SEGMENTS`], and its batch.
-#[inline]
-fn at_place(batches: &[Batch], at: u32) -> Option<(&Batch, &Item)> {
-    let batch = batches.get(at as usize / BATCH_SEGMENTS)?;
-    Some((batch, batch.items.get(at as usize % BATCH_SEGMENTS)?))
+impl Lane {
+    /// Fetches its beginning.
+    #[inline]
+    fn touch(&self) -> i64 {
+        let first = self.items.first().map_or(0, |item| item.time) ^ self.items.get(1).map_or(0, |item| item.time);
+        first
+            ^ i64::from(self.payload.first().copied().unwrap_or(0))
+            ^ i64::from(self.payload.get(64).copied().unwrap_or(0))
+    }
+
+    /// Bytes that it takes.
+    fn room(&self) -> usize {
+        self.items.capacity() * size_of::<Item>() + self.payload.capacity()
+    }
 }
 
 /// Whether so many connections are open that their state does not fit into a cache.
@@ -258,6 +256,23 @@ pub fn pays(shard: &Shard) -> bool {
 const EXTRAORDINARY: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::URG.0);
 
 impl Item {
+    /// Its part of the payload of several.
+    #[inline]
+    fn payload<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
+        let start = self.payload_start as usize;
+        payload.get(start..start + self.payload_captured as usize).unwrap_or_default()
+    }
+
+    #[inline]
+    fn read(&self, payload: &[u8], full: &[(Route, Segment<'static>)], shard: &mut Shard) {
+        let payload = self.payload(payload);
+        let at = At::new(self.packet, self.time);
+        match self.full.and_then(|index| full.get(index as usize)) {
+            Some((route, segment)) => shard.segment(route, &segment.with_payload(payload), at),
+            None => shard.segment(&self.route(), &self.segment(payload), at),
+        }
+    }
+
     #[inline]
     fn route(&self) -> Route {
         // the shard matters only where one connection replaces another

@@ -1,6 +1,9 @@
 //! Merges what several threads found into one result.
 
+use crate::connection::Ended;
 use crate::store::context::{Context, NO_METHOD};
+
+use super::packed::PutAway;
 
 /// Takes the tables of another thread in; gives the numbers of its agents here by their numbers there.
 ///
@@ -45,6 +48,27 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
         }
     }
     agents
+}
+
+/// The connections of two threads, each by its numbers, in one order; `agents` has the new numbers of the agents of `ours`.
+pub fn in_order(
+    ours: Vec<(PutAway, u32)>,
+    theirs: Vec<(PutAway, u32)>,
+    agents: Vec<u32>,
+) -> impl Iterator<Item = (u32, Ended)> {
+    let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
+    std::iter::from_fn(move || {
+        let is_ours = match (ours.peek(), theirs.peek()) {
+            (Some((one, _)), Some((other, _))) => one.number < other.number,
+            (one, _) => one.is_some(),
+        };
+        let (finished, late) = if is_ours { ours.next() } else { theirs.next() }?;
+        let mut ended = finished.ended(late)?;
+        for agent in [&mut ended.row.client_agent, &mut ended.row.server_agent].into_iter().filter(|_| is_ours) {
+            *agent = agents.get(*agent as usize).copied().unwrap_or(*agent);
+        }
+        Some((finished.number, ended))
+    })
 }
 
 /// Deadlines are kept only from the first RPC that has one on.

@@ -2,7 +2,31 @@
 
 use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
 
-use crate::connection::Connection;
+use serde::{Deserialize, Serialize};
+
+use crate::connection::{Connection, Ended};
+
+/// A connection that is over. Most of the 2 kB of its rows are zero.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PutAway {
+    /// Its row in the connections table.
+    pub number: u32,
+    octets: Box<[u8]>,
+}
+
+impl PutAway {
+    /// Serializes what is left of a connection.
+    pub fn new(number: u32, ended: &Ended) -> Option<Self> {
+        Some(Self { number, octets: postcard::to_stdvec(ended).ok()?.into_boxed_slice() })
+    }
+
+    /// What is left of it, with the packets that came late.
+    pub fn ended(&self, late: u32) -> Option<Ended> {
+        let mut ended: Ended = postcard::from_bytes(&self.octets).ok()?;
+        ended.row.late_packets = late;
+        Some(ended)
+    }
+}
 
 /// A connection as it is saved, compressed.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use crate::connection::tap::Tap;
 use crate::limits;
 use crate::packet::{Dissector, Malformed, Outcome, dns};
 use crate::store::context::{Context, Options};
+use crate::store::handed_on::{Due, Taken};
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
@@ -88,6 +89,9 @@ pub struct Pipeline {
     pub packets_before: u32,
 }
 
+/// How often rows are asked for before the first of them must be there: the other thread has work meanwhile.
+const MOST_LATE: usize = 6;
+
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
 const WEIGHTS: [u64; 2] = [4, 1];
 /// The same where rows are taken while the run goes on, in one order: the other thread gets all connections.
@@ -127,15 +131,25 @@ impl Pipeline {
         }
     }
 
-    /// Works on the tables of rows that are filled while the run goes on, in the thread that fills them.
-    pub fn work_on_rows<T: Default + Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&mut Context) -> T + Send + 'static,
-    ) -> T {
+    /// Takes the rows of RPCs that are complete. What another thread takes meanwhile comes with a later call.
+    pub fn take_rpcs(&mut self, due: Due) -> Vec<Taken> {
         match &mut self.shards.remote {
-            Some(remote) => remote.work(work),
-            None => work(&mut self.shards.here.cx),
+            Some(remote) => {
+                remote.take_rpcs(due);
+                remote.taken(MOST_LATE)
+            }
+            None => vec![self.shards.here.cx.take_complete(due)],
         }
+    }
+
+    /// The rows of RPCs that another thread was told to take, and that no call has given.
+    pub fn taken_rpcs(&mut self) -> Vec<Taken> {
+        self.shards.remote.as_mut().map(|remote| remote.taken(0)).unwrap_or_default()
+    }
+
+    /// The tables of rows that are filled while this thread reads.
+    pub fn rows(&mut self) -> &mut Context {
+        &mut self.shards.here.cx
     }
 
     /// Shows all bytes of all connections that this thread reads to `tap`. [`Finished`] returns it.
@@ -278,21 +292,14 @@ impl Pipeline {
         if let Some(remote) = &mut remote {
             remote.end(end);
         }
-        let (mut rows, mut cx, tap) = shard.into_finished(end);
+        let (ours, mut cx, tap) = shard.into_finished(end);
+        let (mut theirs, mut agents) = (Vec::new(), Vec::new());
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves
-            let (mut theirs, larger) = remote.join();
+            let (finished, larger) = remote.join();
             let smaller = std::mem::replace(&mut cx, larger);
-            let agents = merge::absorb(&mut cx, smaller);
-            for finished in &mut rows {
-                let row = &mut finished.ended.row;
-                for agent in [&mut row.client_agent, &mut row.server_agent] {
-                    *agent = agents.get(*agent as usize).copied().unwrap_or(*agent);
-                }
-            }
-            rows.append(&mut theirs);
+            (theirs, agents) = (finished, merge::absorb(&mut cx, smaller));
         }
-        rows.sort_unstable_by_key(|finished| finished.number);
         if cx.options.packets && cx.options.only.is_some() {
             for (row, known) in (0..).zip(router.known()) {
                 let packets = known.opening().and_then(|opening| replay.packets(opening, row)).unwrap_or_default();
@@ -300,11 +307,11 @@ impl Pipeline {
             }
         }
         order_rows(&mut cx);
-        let mut rows = rows.into_iter();
+        let mut rows = merge::in_order(ours, theirs, agents).peekable();
         let known = (0..).zip(router.known()).filter_map(|(row, known)| {
             let ended = match known.opening() {
                 Some(opening) => replay.end(opening, row, 0, end),
-                None => rows.next().map(|finished| finished.ended),
+                None => rows.next_if(|&(number, _)| number == row).map(|(_, ended)| ended),
             };
             Some((known.ends(), ended?))
         });

@@ -19,12 +19,15 @@ use crate::store::strings::UsedNames;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
-use super::packed::{Packed, Packer};
+use super::packed::{Packed, Packer, PutAway};
 use super::route::Route;
 
 /// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
 /// have mixed the order.
 pub(super) const LINGER_PACKETS: u32 = 256;
+
+/// Packets after which it is looked again whether connections are silent.
+const LOOK_PACKETS: u32 = 256;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
@@ -37,7 +40,7 @@ struct Entry {
     due: u32,
     /// Packets after the connection was over.
     late: u32,
-    finished: Option<Box<Finished>>,
+    finished: Option<PutAway>,
     /// After a cut and before the next packet: what `due` is. `due` is 0 then.
     resumes: Option<u32>,
     /// A cut has reported how it ended.
@@ -62,15 +65,6 @@ impl Entry {
         }
         at.packet < due
     }
-}
-
-/// A connection that is over.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Finished {
-    /// Its row in the connections table.
-    pub number: u32,
-    /// What is left of it.
-    pub ended: Ended,
 }
 
 /// A cut of a run that goes on.
@@ -109,8 +103,8 @@ pub struct Shard {
     /// How many there have been, also for who feeds this shard from another thread.
     #[serde(skip)]
     begun: Arc<AtomicU64>,
-    /// Segments come connection by connection, from this packet on.
-    by_connection: Option<u32>,
+    /// Segments come connection by connection, from this packet to that one.
+    window: Option<[u32; 2]>,
     /// Tables and dictionaries.
     pub cx: Context,
     /// What its connections share besides.
@@ -137,7 +131,7 @@ impl Shard {
             awake: VecDeque::new(),
             packer: Packer::default(),
             begun: Arc::default(),
-            by_connection: None,
+            window: None,
             cx: Context::new(options),
             shared: Shared::new(keys),
             end: CaptureEnd::default(),
@@ -147,24 +141,24 @@ impl Shard {
     /// Takes a segment that was routed here.
     #[inline]
     pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        if !self.lingering.is_empty() && self.by_connection.is_none() {
+        if !self.lingering.is_empty() && self.window.is_none() {
             self.put_away(at.packet);
         }
         if let Some(place) = route.replaces
             && place.shard == route.place.shard
         {
-            self.finish(place.local, true);
+            self.finish(place.local, true, at.packet);
         }
         let mut is_awakened = route.opens.is_some();
         if let Some(client) = route.opens {
             self.open(route, client, segment, at);
         }
-        self.cx.rpc_order.packet = at.packet;
+        self.cx.rpc_order.read(at.packet);
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
         if at.packet >= entry.due && !entry.resume(at) {
             // decided by its own packets, so that it does not matter which connections share this shard
             entry.late += 1;
-            return self.finish(route.place.local, false);
+            return self.finish(route.place.local, false, at.packet);
         }
         if entry.packed.is_some() {
             is_awakened = true;
@@ -181,8 +175,8 @@ impl Shard {
             }
             None => entry.late += 1,
         }
-        if is_awakened {
-            self.pack_silent(route.place.local, at);
+        if is_awakened || at.packet.is_multiple_of(LOOK_PACKETS) {
+            self.pack_silent(is_awakened.then_some(route.place.local), at);
         }
     }
 
@@ -200,14 +194,14 @@ impl Shard {
 
     /// Counts a connection among those that are not packed; of the others, two may be packed.
     #[cold]
-    fn pack_silent(&mut self, awakened: u32, at: At) {
+    fn pack_silent(&mut self, awakened: Option<u32>, at: At) {
         let Packing { awake, silence } = self.cx.options.packing;
         if self.cx.options.resumes {
             return;
         }
-        self.awake.push_back(awakened);
+        self.awake.extend(awakened);
         // connections whose segments have not come yet are not silent
-        let now = self.by_connection.unwrap_or(at.packet);
+        let now = self.window.map_or(at.packet, |[first, _]| first);
         for _ in 0..2 {
             if self.awake.len() <= awake {
                 return;
@@ -245,12 +239,29 @@ impl Shard {
         self.live
     }
 
-    /// The segments that follow come connection by connection, from this packet on; with `None` in the order of the capture.
-    pub fn by_connection(&mut self, from: Option<u32>) {
-        self.by_connection = from;
+    /// The segments that follow come connection by connection, from one packet to another.
+    pub fn begin_window(&mut self, packets: [u32; 2]) {
+        self.window = Some(packets);
+    }
+
+    /// The segments that follow come in the order of the capture.
+    pub fn end_window(&mut self) {
+        self.put_away_of_window();
+        self.window = None;
+    }
+
+    /// Puts connections away that are over, and of which no segment of the window is missing: one that is not read now is
+    /// read completely.
+    fn put_away_of_window(&mut self) {
+        let Some([_, last]) = self.window else { return };
+        self.lingering.make_contiguous().sort_unstable();
+        self.put_away(last);
     }
 
     fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
+        if self.live >= limits::OPEN_CONNECTIONS {
+            self.put_away_of_window();
+        }
         if self.live >= limits::OPEN_CONNECTIONS {
             self.make_room(at);
         }
@@ -295,7 +306,7 @@ impl Shard {
         let text = "too many open connections: those idle longest are not followed further";
         let number = self.entries.get(local as usize).map_or(NO_CONNECTION, |entry| entry.number);
         self.cx.problem(Layer::Tcp, text, number, at.packet, at.time);
-        self.finish_at(local, false, CaptureEnd { last: at, damage: 0 }); // as if the capture ended here
+        self.finish_at(local, false, CaptureEnd { last: at, damage: 0 }, at.packet); // as if the capture ended here
     }
 
     fn put_away(&mut self, packet: u32) {
@@ -304,34 +315,32 @@ impl Shard {
                 return;
             }
             self.lingering.pop_front();
-            self.finish(local, false);
+            self.finish(local, false, packet);
         }
     }
 
-    /// Ends the connection at a place of this shard.
-    pub fn finish(&mut self, local: u32, replaced: bool) {
-        self.finish_at(local, replaced, self.end);
+    /// Ends the connection at a place of this shard, before a packet.
+    pub fn finish(&mut self, local: u32, replaced: bool, before: u32) {
+        self.finish_at(local, replaced, self.end, before);
     }
 
-    fn finish_at(&mut self, local: u32, replaced: bool, end: CaptureEnd) {
+    fn finish_at(&mut self, local: u32, replaced: bool, end: CaptureEnd, before: u32) {
         self.unpack(local);
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
-        if self.cx.options.only.is_some() {
-            self.cx.rpc_order.packet = connection.last_packet(); // whichever connections were read before
-        }
+        // whichever connections share this shard, and were read before
+        self.cx.rpc_order.end_before(before.min(entry.due));
         let ended = connection.finish(replaced, end, &mut self.cx, &mut self.shared);
-        entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
+        entry.finished = PutAway::new(entry.number, &ended);
+        debug_assert!(entry.finished.is_some(), "rows are numbers, which can be written");
     }
 
     /// What there is to report at a cut of the connection at a place, which `is_named` elsewhere, and whether it goes on.
     pub fn divide(&mut self, local: usize, cut: Cut, is_named: bool, parts: &mut Parts) -> Divided {
         let Cut { end, now, is_last } = cut;
         let Some(entry) = self.entries.get_mut(local) else { return (None, false) };
-        if let Some(finished) = entry.finished.take() {
-            let mut ended = finished.ended;
-            ended.row.late_packets = entry.late;
+        if let Some(ended) = entry.finished.take().and_then(|finished| finished.ended(entry.late)) {
             entry.is_told = true;
             return (Some((ended, OpenTime::default())), true);
         }
@@ -432,19 +441,16 @@ impl Shard {
         (self.live, live.map(|connection| connection.streams()).sum())
     }
 
-    /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.
-    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Box<Finished>>, Context, Option<Box<dyn Tap>>) {
+    /// The capture is over, at `end`: all connections end. Returns them by their numbers, with their late packets, the
+    /// tables, and the tap.
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<(PutAway, u32)>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
-        self.cx.rpc_order.packet = end.last.packet;
         for local in 0..self.entries.len() as u32 {
-            self.finish(local, false);
+            self.finish(local, false, end.last.packet.saturating_add(1));
         }
-        let late = |entry: Entry| {
-            entry.finished.map(|mut finished| {
-                finished.ended.row.late_packets = entry.late;
-                finished
-            })
-        };
-        (self.entries.into_iter().filter_map(late).collect(), self.cx, self.shared.tap)
+        let late = |entry: Entry| Some((entry.finished?, entry.late));
+        let mut rows: Vec<_> = self.entries.into_iter().filter_map(late).collect();
+        rows.sort_unstable_by_key(|(finished, _)| finished.number);
+        (rows, self.cx, self.shared.tap)
     }
 }

@@ -8,7 +8,7 @@ use crate::packet::Segment;
 use crate::store::context::Options;
 use crate::tls::KeyLog;
 
-use super::batch::{self, Batch, Batches};
+use super::batch::{self, Batch, Window};
 use super::opening::Opening;
 use super::route::{REMOTE, Route};
 use super::shard::Shard;
@@ -46,11 +46,11 @@ impl Shards {
                 remote.segment(route, segment, at);
                 if let Some(old) = elsewhere {
                     self.read_buffered();
-                    self.here.finish(old.local, true);
+                    self.here.finish(old.local, true, at.packet);
                 }
             }
             Some(remote) if elsewhere.is_some() => {
-                remote.replace(elsewhere.map_or(0, |old| old.local));
+                remote.replace(elsewhere.map_or(0, |old| old.local), at.packet);
                 self.read(route, segment, at);
             }
             _ => self.read(route, segment, at),
@@ -112,8 +112,7 @@ struct Buffered {
     /// Segments that are not buffered, because connections did not alternate enough before them.
     pause: usize,
     filling: Batch,
-    batches: Batches,
-    spent: Vec<Batch>,
+    window: Window,
 }
 
 impl Buffered {
@@ -125,20 +124,17 @@ impl Buffered {
         self.is_used = true;
         self.filling.push(route, segment, at);
         if self.filling.is_full() {
-            let next = self.spent.pop().unwrap_or_default();
-            self.batches.push(std::mem::replace(&mut self.filling, next));
-            if !self.batches.may_wait(shard) {
-                self.pause = if self.batches.len() == 1 { PAUSE } else { 0 };
-                self.batches.apply(shard, &mut |batch| self.spent.push(batch));
-                self.is_used = false;
-            }
+            let was_empty = self.window.is_empty();
+            self.window.take(&mut self.filling, shard);
+            self.is_used = !self.window.is_empty();
+            self.pause = if was_empty && !self.is_used { PAUSE } else { 0 };
         }
     }
 
     #[cold]
     fn read(&mut self, shard: &mut Shard) {
-        self.batches.push(std::mem::take(&mut self.filling));
-        self.batches.apply(shard, &mut |batch| self.spent.push(batch));
+        self.window.take(&mut self.filling, shard);
+        self.window.read(shard);
         self.is_used = false;
     }
 }

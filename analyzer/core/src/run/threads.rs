@@ -1,31 +1,38 @@
 //! Runs a shard in a thread of its own, and feeds it with batches of segments.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::at::At;
 use crate::connection::CaptureEnd;
 use crate::packet::Segment;
 use crate::store::context::{Context, Options};
+use crate::store::handed_on::{Due, Taken};
 use crate::tls::KeyLog;
 
-use super::batch::{Batch, Batches};
+use super::batch::{Batch, Window};
+use super::packed::PutAway;
 use super::route::Route;
-use super::shard::{Finished, Shard};
+use super::shard::Shard;
 
 /// Batches on their way; the reader waits when all are. Deep enough (about 20 MB) that one thread has work left while
 /// the packets that come next are for the other.
 const BATCHES: usize = 48;
 
+/// How long rows that were asked for are waited for: a thread without work gives them at once.
+const SOON: Duration = Duration::from_millis(2);
+
 /// What the thread has to do.
 enum Job {
     Batch(Batch),
-    /// End the connection at a place of this shard, replaced by one on another shard.
-    Replace(u32),
-    /// Work on the tables.
-    Work(Box<dyn FnOnce(&mut Context) + Send>),
+    /// End the connection at a place of this shard, replaced with a packet by one on another shard.
+    Replace(u32, u32),
+    /// Take the rows of RPCs that are complete, as far as they are so many, and give them.
+    Take(Due, SyncSender<Taken>),
     /// The capture ends here.
     End(CaptureEnd),
 }
@@ -36,8 +43,9 @@ pub struct Remote {
     jobs: SyncSender<Job>,
     spent: Receiver<Batch>,
     filling: Batch,
-    #[expect(clippy::vec_box, reason = "rows of 1 kB each are not copied while the list grows")]
-    thread: JoinHandle<(Vec<Box<Finished>>, Context)>,
+    /// Rows of RPCs that were asked for.
+    taking: VecDeque<Receiver<Taken>>,
+    thread: JoinHandle<(Vec<(PutAway, u32)>, Context)>,
     /// Connections that the thread has begun to read.
     pub begun: Arc<AtomicU64>,
 }
@@ -50,31 +58,30 @@ impl Remote {
         let mut shard = Shard::with_keys(options, keys);
         let begun = shard.begun();
         let run = move || {
-            let (mut waiting, mut end) = (Batches::default(), CaptureEnd::default());
-            // the reader may be gone at the end; then nobody needs a batch
-            let mut spend = |batch| drop(give_back.try_send(batch));
+            let (mut window, mut end) = (Window::default(), None);
             for job in receive {
                 match job {
-                    Job::Replace(local) => {
-                        waiting.apply(&mut shard, &mut spend);
-                        shard.finish(local, true);
+                    Job::Replace(local, packet) => {
+                        window.read(&mut shard);
+                        shard.finish(local, true, packet);
                     }
-                    Job::Work(work) => work(&mut shard.cx),
-                    Job::End(at) => end = at,
-                    Job::Batch(batch) => {
-                        waiting.push(batch);
-                        if !waiting.may_wait(&shard) {
-                            waiting.apply(&mut shard, &mut spend);
-                        }
+                    // the reader may be gone
+                    Job::Take(due, give) => drop(give.try_send(shard.cx.take_complete(due))),
+                    Job::End(at) => end = Some(at),
+                    Job::Batch(mut batch) => {
+                        window.take(&mut batch, &mut shard);
+                        // the reader may be gone at the end; then nobody needs a batch
+                        drop(give_back.try_send(batch));
                     }
                 }
             }
-            waiting.apply(&mut shard, &mut spend);
+            let Some(end) = end else { return (Vec::new(), shard.cx) }; // nobody waits for the rest
+            window.read(&mut shard);
             let (rows, cx, _) = shard.into_finished(end);
             (rows, cx)
         };
         let thread = std::thread::Builder::new().name("grpcdiag-decode".into()).spawn(run)?;
-        Ok(Self { jobs, spent, filling: Batch::default(), thread, begun })
+        Ok(Self { jobs, spent, filling: Batch::default(), taking: VecDeque::new(), thread, begun })
     }
 
     /// Takes a segment that was routed there.
@@ -86,21 +93,37 @@ impl Remote {
         }
     }
 
-    /// Ends a connection there that another shard replaces.
-    pub fn replace(&mut self, local: u32) {
+    /// Ends a connection there that another shard replaces with a packet.
+    pub fn replace(&mut self, local: u32, packet: u32) {
         self.send();
         // an error means the thread has ended by a panic, which `join` reports
-        let _ = self.jobs.send(Job::Replace(local));
+        let _ = self.jobs.send(Job::Replace(local, packet));
     }
 
-    /// Lets the thread work on its tables behind all segments; gives the result, nothing after a panic there.
-    pub fn work<T: Default + Send + 'static>(&mut self, work: impl FnOnce(&mut Context) -> T + Send + 'static) -> T {
+    /// Lets the thread take the rows of RPCs that are complete, and goes on meanwhile.
+    pub fn take_rpcs(&mut self, due: Due) {
         if !self.filling.is_empty() {
             self.send(); // the next packets may come much later
         }
-        let (give, result) = sync_channel(1);
-        let _ = self.jobs.send(Job::Work(Box::new(move |cx| drop(give.send(work(cx))))));
-        result.recv().unwrap_or_default()
+        let (give, taken) = sync_channel(1);
+        let _ = self.jobs.send(Job::Take(due, give));
+        self.taking.push_back(taken);
+    }
+
+    /// What the thread has taken, in order, but for what is `late` at the most, and not there soon.
+    pub fn taken(&mut self, late: usize) -> Vec<Taken> {
+        let mut found = Vec::new();
+        let until = Instant::now() + SOON;
+        while let Some(next) = self.taking.front() {
+            let soon = if self.taking.len() > late { Duration::MAX } else { until.duration_since(Instant::now()) };
+            match next.recv_timeout(soon) {
+                Ok(taken) => found.push(taken),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => {} // the thread has ended by a panic, which `join` reports
+            }
+            self.taking.pop_front();
+        }
+        found
     }
 
     fn send(&mut self) {
@@ -116,7 +139,7 @@ impl Remote {
     }
 
     /// Waits for the thread to finish everything; a panic there goes on here.
-    pub fn join(self) -> (Vec<Box<Finished>>, Context) {
+    pub fn join(self) -> (Vec<(PutAway, u32)>, Context) {
         drop(self.jobs);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

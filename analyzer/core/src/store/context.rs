@@ -8,7 +8,7 @@ use crate::limits;
 
 use super::budget::Budget;
 use super::durations::Durations;
-use super::handed_on::{HandedOn, Rows, Whole};
+use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
 use super::methods::MethodStats;
 use super::only::{Only, Selected};
 use super::rpc_order::RpcOrder;
@@ -286,7 +286,7 @@ impl Context {
             if is_full || !only.holds(row.connection, packets, times, Some(row.stream)) {
                 return;
             }
-            self.selected.frames_read_at.push(self.rpc_order.packet);
+            self.selected.frames_read_at.push(self.rpc_order.packet());
         }
         self.frames.push(row);
     }
@@ -327,6 +327,22 @@ impl Context {
     pub fn settled_rpcs(&self) -> usize {
         let settled = &self.rpc_sizes.settled;
         settled.iter().position(|&settled| settled == 0).unwrap_or(settled.len())
+    }
+
+    /// Takes the rows of RPCs that are complete, and what else was not told before.
+    pub fn take_complete(&mut self, Due { least, most }: Due) -> Taken {
+        let settled = self.settled_rpcs();
+        let rows = if self.rpcs.len() - settled > most { self.rpcs.len() - most / 2 } else { settled };
+        let rows = if rows < least { 0 } else { self.rpc_order.cut(rows) };
+        let [methods, errors] = self.handed_on.told;
+        let taken = Taken {
+            rows: self.take_rpcs(rows),
+            settled: self.handed_on.take_settled(),
+            methods: self.strings.methods_from(methods),
+            errors: self.strings.errors.texts_from(errors),
+        };
+        self.handed_on.told = [methods + taken.methods.len(), errors + taken.errors.len()];
+        taken
     }
 
     /// Takes the first rows out of the tables of RPCs.

@@ -28,6 +28,28 @@ pub struct Rows {
     pub budgets: Vec<Budget>,
 }
 
+/// Which rows of RPCs are taken while the run goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    /// Those out of which nothing more comes, up to the first of which something may, as far as they are so many.
+    pub least: usize,
+    /// With more rows than that behind it, that one is taken, too.
+    pub most: usize,
+}
+
+/// What was taken at one time.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Rows.
+    pub rows: Rows,
+    /// Numbers of rows that were taken before they were complete, ascending, and the rows, now that they are.
+    pub settled: (Vec<u32>, Rows),
+    /// Methods that were not known the last time, by number; `None` for one whose name was sent before the capture.
+    pub methods: Vec<Option<String>>,
+    /// Texts of `grpc-message` that were not known the last time, by number; none unless they are kept.
+    pub errors: Vec<String>,
+}
+
 /// What is kept of rows that were taken.
 #[derive(Clone, Debug, Default)]
 pub struct HandedOn {
@@ -40,6 +62,8 @@ pub struct HandedOn {
     /// The numbers that methods have at the end of a run by those of the rows that were taken; empty where they are the
     /// same.
     pub renumbered: Vec<u32>,
+    /// How many methods and texts of `grpc-message` were told.
+    pub(super) told: [usize; 2],
 }
 
 impl HandedOn {

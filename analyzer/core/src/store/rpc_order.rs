@@ -6,23 +6,39 @@
 /// belongs behind all that are there.
 #[derive(Clone, Debug, Default)]
 pub struct RpcOrder {
-    /// The packet that is read.
-    pub packet: u32,
+    /// Twice the packet that is read, or before which a connection ends; of the former one more.
+    now: u64,
     /// By row; empty where rows are in order anyway.
-    begun: Vec<u32>,
+    begun: Vec<u64>,
 }
 
 impl RpcOrder {
+    /// A packet is read.
+    #[inline]
+    pub fn read(&mut self, packet: u32) {
+        self.now = 2 * u64::from(packet) + 1;
+    }
+
+    /// A connection ends before a packet is read: bytes behind missing ones may yet begin RPCs.
+    pub fn end_before(&mut self, packet: u32) {
+        self.now = 2 * u64::from(packet);
+    }
+
+    /// The packet that is read, or before which a connection ends.
+    pub fn packet(&self) -> u32 {
+        (self.now / 2) as u32
+    }
+
     /// A row begins.
     pub fn push(&mut self) {
-        self.begun.push(self.packet);
+        self.begun.push(self.now);
     }
 
     /// The largest number of rows up to `most` behind which no row belongs before one of them.
     pub fn cut(&self, most: usize) -> usize {
         let Some(behind) = self.begun.get(most..) else { return most };
-        let mut least = behind.iter().min().copied().unwrap_or(u32::MAX);
-        let mut highest: Vec<u32> = self.begun.get(..most).unwrap_or_default().to_vec();
+        let mut least = behind.iter().min().copied().unwrap_or(u64::MAX);
+        let mut highest: Vec<u64> = self.begun.get(..most).unwrap_or_default().to_vec();
         for row in 1..highest.len() {
             highest[row] = highest[row].max(highest[row - 1]);
         }
@@ -30,14 +46,14 @@ impl RpcOrder {
             if highest.get(rows - 1).is_none_or(|&highest| highest <= least) {
                 return rows;
             }
-            least = least.min(self.begun.get(rows - 1).copied().unwrap_or(u32::MAX));
+            least = least.min(self.begun.get(rows - 1).copied().unwrap_or(u64::MAX));
         }
         0
     }
 
     /// Takes the first rows out; gives their places in order, or `None` where they are in order.
     pub fn take_first(&mut self, rows: usize) -> Option<Vec<u32>> {
-        let begun: Vec<u32> = self.begun.drain(..rows.min(self.begun.len())).collect();
+        let begun: Vec<u64> = self.begun.drain(..rows.min(self.begun.len())).collect();
         if begun.is_sorted() {
             return None;
         }
@@ -54,7 +70,7 @@ mod tests {
     use crate::store::context::{Context, Options};
     use crate::store::tables::{FailureRow, RpcRow, RpcSizesRow};
 
-    fn order(begun: &[u32]) -> RpcOrder {
+    fn order(begun: &[u64]) -> RpcOrder {
         RpcOrder { begun: begun.to_vec(), ..RpcOrder::default() }
     }
 
@@ -69,7 +85,7 @@ mod tests {
     fn rows_are_taken_in_order_and_their_corrections_name_the_places_they_got() {
         let mut cx = Context::new(Options { rpc_rows: true, ..Options::default() });
         for (stream, packet, settled) in [(1, 4, 1), (3, 9, 0), (5, 4, 1), (7, 2, 0), (9, 20, 1)] {
-            cx.rpc_order.packet = packet;
+            cx.rpc_order.read(packet);
             cx.rpc_order.push();
             cx.rpcs.push(RpcRow { stream, ..RpcRow::default() });
             cx.rpc_sizes.push(RpcSizesRow { settled, ..RpcSizesRow::default() });

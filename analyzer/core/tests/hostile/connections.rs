@@ -126,6 +126,40 @@ fn connections_in_use_are_bounded_too() {
     assert_eq!(outcome.told("too many open connections: those idle longest are not followed further"), 4_000);
 }
 
+/// Connections that take turns are read one after the other. Those of them that are over make room for others.
+#[test]
+fn connections_that_take_turns_and_end_put_no_other_connection_away() {
+    const TOGETHER: u32 = 400;
+    let mut flood = Flood::with(Options::default());
+    flood.begin();
+    flood.send(CLIENT, &request(1, "/lab.v1.Lab/Echo"));
+    let (next, host) = (flood.next, flood.host);
+    let opening = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/a.B/C")].concat();
+    for generation in 0..limits::OPEN_CONNECTIONS as u32 / TOGETHER + 3 {
+        let steps: [fn(&mut Flood, &[u8]); 5] = [
+            |flood, _| flood.segment(CLIENT, SYN, 1_000, &[]),
+            |flood, _| flood.segment(SERVER, SYN | ACK, 5_000, &[]),
+            |flood, _| flood.segment(CLIENT, ACK, 1_001, &[]),
+            |flood, opening| flood.segment(CLIENT, ACK, 1_001, opening),
+            |flood, _| flood.segment(SERVER, RST, 5_001, &[]),
+        ];
+        for step in steps {
+            for other in 0..TOGETHER {
+                flood.host = 0x0a00_0000 + generation * TOGETHER + other;
+                flood.next = [1_001, 5_001];
+                step(&mut flood, &opening);
+            }
+        }
+    }
+    (flood.next, flood.host) = (next, host);
+    let status = field("grpc-status", "0");
+    flood.send(SERVER, &frame(HEADERS, END_HEADERS | 1, 1, &status));
+    let outcome = flood.finish();
+    assert_eq!(outcome.finished.connections.rpcs[0], 1);
+    assert_eq!((outcome.cx.rpcs.connection[0], outcome.cx.rpcs.status[0]), (0, 0));
+    assert!(outcome.cx.problems.kinds.is_empty(), "{:?}", outcome.cx.problems.kinds);
+}
+
 /// Open connections that are silent are packed, whatever they have begun.
 #[test]
 fn silent_connections_are_small() {

@@ -158,13 +158,14 @@ impl Capture {
     fn finish(self) -> Seen {
         let (rows, cx, _) = self.shard.into_finished(CaptureEnd { last: self.end, damage: 0 });
         let mut connections = Connections::default();
-        for (known, finished) in self.router.known().iter().zip(&rows) {
+        let ended: Vec<_> = rows.iter().map(|(finished, late)| finished.ended(*late).expect("rows")).collect();
+        for (known, ended) in self.router.known().iter().zip(&ended) {
             let ports = [known.first_sender.1, known.other.1].map(u32::from);
-            let client = usize::from(finished.ended.row.client_side);
+            let client = usize::from(ended.row.client_side);
             let (client_port, server_port) = (ports[client], ports[1 - client]);
-            connections.push(ConnectionRow { client_port, server_port, ..finished.ended.row });
+            connections.push(ConnectionRow { client_port, server_port, ..ended.row });
         }
-        let budgets = rows.iter().map(|finished| finished.ended.budget).collect();
+        let budgets = ended.iter().map(|ended| ended.budget).collect();
         let seen = Seen { connections, cx, budgets };
         seen.check();
         seen
