@@ -4,6 +4,7 @@ import math
 import mmap
 import tempfile
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -41,22 +42,24 @@ def renumber(column: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
 
 
 def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Some rows of a column, by their numbers or a mask. The pages of one that is a memory map are given back."""
+    """Some rows of a column, by a mask or by their numbers, which rise. Pages of a memory map are given back."""
     if not isinstance(column.base, np.memmap):
         some: npt.NDArray[Any] = column[rows]
         return some
     rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
     found = np.empty((len(rows), *column.shape[1:]), column.dtype)
-    for begin in range(0, len(rows), _GATHERED):
-        piece = slice(begin, begin + _GATHERED)
-        found[piece] = column[rows[piece]]
+    ends = np.searchsorted(rows, np.arange(0, len(column), _GATHERED)).tolist() if len(rows) else []
+    for begin, end in pairwise([*ends, len(rows)]):
+        if begin == end:
+            continue
+        found[begin:end] = column[rows[begin:end]]
         if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
             column.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return found
 
 
-_GATHERED = 128
-"""Rows that are gathered together: the system maps more around each than its page."""
+_GATHERED = 65_536
+"""Rows of a column from which some are gathered together."""
 
 
 class Part(Struct, frozen=True):

@@ -95,10 +95,13 @@ def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
     lookups, given, c = tables.lookups, tables.lookup_addresses, tables.connections
     used: dict[tuple[int, int], list[int]] = {}
     rpcs: Counter[tuple[int, int]] = Counter()
-    for row in np.flatnonzero(c.rpcs > 0).tolist():
-        pair = int(c.client_ip[row]), int(c.server_ip[row])
-        used.setdefault(pair, []).append(row)
-        rpcs[pair] += int(c.rpcs[row])
+    if not len(given.lookup):
+        return
+    carrying = np.flatnonzero(c.rpcs > 0)
+    columns = (column[carrying].tolist() for column in (c.client_ip, c.server_ip, c.rpcs))
+    for row, client, server, number in zip(carrying.tolist(), *columns, strict=True):
+        used.setdefault((client, server), []).append(row)
+        rpcs[client, server] += number
     answers: dict[tuple[int, ...], int] = {}
     for row, places in group_rows(given.lookup).items():
         if lookups.kind[row] in _ADDRESS_KINDS and lookups.answer_packet[row] > 0 and len(answers) < limits.answers:
@@ -115,16 +118,22 @@ def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
 def _list_connected(tables: Tables) -> Iterator[_Pool]:
     """Yield a pool for the servers of connections of one client, at the same time, with the same port and methods."""
     c, used = tables.connections, tables.connection_methods
-    of_connection = group_rows(used.connection)
-    groups: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
-    for row in np.flatnonzero(c.rpcs > 0).tolist():
-        methods = tuple(sorted(used.method[of_connection[row]].tolist())) if row in of_connection else ()
-        groups.setdefault((int(c.client_ip[row]), int(c.server_port[row]), methods), []).append(row)
-    for rows in map(np.array, groups.values()):
-        together = int(c.first_time_ns[rows].max()) < int(c.last_time_ns[rows].min())
-        rpcs = {server: int(c.rpcs[rows[mine]].sum()) for server, mine in group_rows(c.server_ip[rows]).items()}
-        if together and len(rpcs) > 1:
-            yield _Pool(rpcs, (rows.tolist(),), len(rpcs), None, -1)
+    rows = np.flatnonzero(c.rpcs > 0)
+    order = np.lexsort((used.method, used.connection))
+    methods, of_methods = used.method[order], used.connection[order]
+    columns = [column[rows].tolist() for column in (c.client_ip, c.server_port)]
+    columns += [np.searchsorted(of_methods, rows, side).tolist() for side in ("left", "right")]
+    groups: dict[tuple[int, int, bytes], list[int]] = {}
+    for row, client, port, begin, end in zip(rows.tolist(), *columns, strict=True):
+        groups.setdefault((client, port, methods[begin:end].tobytes()), []).append(row)
+    for group in groups.values():
+        if len(group) == 1:
+            continue
+        rpcs: Counter[int] = Counter()
+        for server, number in zip(c.server_ip[group].tolist(), c.rpcs[group].tolist(), strict=True):
+            rpcs[server] += number
+        if len(rpcs) > 1 and c.first_time_ns[group].max() < c.last_time_ns[group].min():
+            yield _Pool(rpcs, (group,), len(rpcs), None, -1)
 
 
 def _is_uneven(pool: _Pool, limits: Limits) -> bool:

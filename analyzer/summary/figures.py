@@ -1,6 +1,7 @@
 """Compute the facts of a report from tables: capture, connections, methods."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ from .. import _core
 from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
 from ..model.text import count
-from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Processes, Tables
+from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Counts, Ints, Method, Processes, Tables
 from . import tls
 from .hops import describe_proxies
 from .processes import split_budget
@@ -238,42 +239,52 @@ def connection_facts(tables: Tables, *, undecided: bool = False) -> tuple[Connec
     """
     protocol = tables.connections.protocol
     mine = may_have_rpcs(protocol) | (protocol == TLS) | ((protocol == UNDECIDED) & undecided)
-    return tuple(connection(tables, int(row)) for row in np.flatnonzero(mine))
+    return describe_connections(tables, np.flatnonzero(mine))
 
 
-def connection(tables: Tables, row: int) -> ConnectionFacts:
-    """Describe one connection."""
+def describe_connections(tables: Tables, rows: Ints) -> tuple[ConnectionFacts, ...]:
+    """Describe connections by their rows. Columns become lists once: there may be very many connections."""
+    processes, numbers = tables.processes, rows.tolist()
+
+    def read(column: npt.NDArray[Any]) -> list[Any]:
+        return column[rows].tolist()  # type: ignore[no-any-return]
+
+    def read_known(column: Ints) -> list[int | None]:
+        return [value if value >= 0 else None for value in read(column)]
+
+    def name_ends(addresses: Counts, ports: Counts) -> list[str]:
+        return [tables.format_end(*end) for end in zip(read(addresses), read(ports), strict=True)]
+
     c = tables.connections
-
-    def known(column: Ints) -> int | None:
-        value = int(column[row])
-        return value if value >= 0 else None
-
-    client, client_inferred = client_implementation(tables, row)
-    server, server_inferred = server_implementation(tables, row)
-    return ConnectionFacts(
-        connection=row,
-        client=tables.client(row),
-        server=tables.server(row),
-        protocol=PROTOCOLS[c.protocol[row]],
-        opened_time_ns=known(c.opened_time_ns),
-        closed_time_ns=known(c.closed_time_ns),
-        handshake_rtt_ns=known(c.handshake_rtt_ns),
-        min_rtt_ns=known(c.min_rtt_ns),
-        vantage=_core.VANTAGES[c.vantage[row]],
-        roles_from=_core.ROLES_FROM[c.roles_from[row]],
-        mss=int(c.mss_client[row]) or None,
-        complete=bool(c.complete[row]),
-        tls=bool(c.tls[row]),
-        client_implementation=client,
-        client_implementation_inferred=client_inferred,
-        server_implementation=server,
-        server_implementation_inferred=server_inferred,
-        peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
-        budget=split_budget(named(tables.connection_budgets[row]), tables.processes, "connection", row),
-        **{name: int(getattr(tables.connections, name)[row]) for name in COUNTS},
+    agents = (c.client_agent, c.client_hint), (c.server_agent, c.server_hint)
+    clients, servers = (
+        [_name_software(tables, *found) for found in zip(read(agent), read(hint), strict=True)]
+        for agent, hint in agents
     )
+    budgets = map(named, read(tables.connection_budgets))
+    columns: dict[str, Iterable[Any]] = {
+        "connection": numbers,
+        "client": name_ends(c.client_ip, c.client_port),
+        "server": name_ends(c.server_ip, c.server_port),
+        "protocol": map(PROTOCOLS.__getitem__, read(c.protocol)),
+        "vantage": map(_core.VANTAGES.__getitem__, read(c.vantage)),
+        "roles_from": map(_core.ROLES_FROM.__getitem__, read(c.roles_from)),
+        "mss": (size or None for size in read(c.mss_client)),
+        "complete": map(bool, read(c.complete)),
+        "tls": map(bool, read(c.tls)),
+        "client_implementation": (name for name, _ in clients),
+        "client_implementation_inferred": (inferred for _, inferred in clients),
+        "server_implementation": (name for name, _ in servers),
+        "server_implementation_inferred": (inferred for _, inferred in servers),
+        "budget": (split_budget(one, processes, "connection", row) for one, row in zip(budgets, numbers, strict=True)),
+        **{name: read_known(getattr(c, name)) for name in _KNOWN},
+        **{name: read(getattr(c, name)) for name in COUNTS},
+    }
+    return tuple(map(ConnectionFacts, *(columns[name] for name in ConnectionFacts.__struct_fields__)))
 
+
+_KNOWN = ("opened_time_ns", "closed_time_ns", "handshake_rtt_ns", "min_rtt_ns", "peer_max_concurrent_streams")
+"""Columns of connections with -1 for what is not known."""
 
 COUNTS = (
     "rpcs",

@@ -1,6 +1,7 @@
 """Describe TLS connections without their secrets, from handshakes, records and TCP."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ..model.finding import SEVERITIES, Finding
 from ..model.tls import KEY_LOGS, Blocked, RecordFacts, Silences, TlsFacts, TlsReport
 from ..tables import PROTOCOLS, Ints, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
@@ -24,14 +26,25 @@ _OFFERS, _OFFERS_H2, _CHOSEN, _CHOSEN_H2 = 1, 2, 4, 8
 """Bits of `Connections.tls_alpn`."""
 
 
+_FOUND: WeakKeyDictionary[Tables, tuple[TlsFacts, ...]] = WeakKeyDictionary()
+
+
 def find_facts(tables: Tables) -> tuple[TlsFacts, ...]:
-    """Describe each TLS connection that was not decrypted, in the order of the connections table."""
-    rows = {int(connection): at for at, connection in enumerate(tables.records.connection.tolist()) if at % 2 == 0}
-    mine = np.flatnonzero(tables.connections.protocol == TLS).tolist()
-    return tuple(_describe_connection(tables, row, rows[row]) for row in mine if row in rows)
+    """Describe each TLS connection that was not decrypted, in the order of the connections table, once."""
+    if tables not in _FOUND:
+        rows = dict(
+            zip(tables.records.connection[::2].tolist(), range(0, len(tables.records.connection), 2), strict=True)
+        )
+        waits, none = group_rows(tables.record_waits.connection), np.zeros(0, dtype=np.int64)
+        mine = np.flatnonzero(tables.connections.protocol == TLS).tolist()
+        _FOUND[tables] = tuple(
+            _describe_connection(tables, row, rows[row], waits.get(row, none)) for row in mine if row in rows
+        )
+    return _FOUND[tables]
 
 
-def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
+def _describe_connection(tables: Tables, row: int, records: int, mine: Ints) -> TlsFacts:
+    """Describe a connection by its row, that of its records, and those of its blocked intervals."""
     c = tables.connections
     alpn, version, suite = int(c.tls_alpn[row]), int(c.tls_version[row]), int(c.tls_suite[row])
 
@@ -40,7 +53,6 @@ def _describe_connection(tables: Tables, row: int, records: int) -> TlsFacts:
         return value if value >= 0 else None
 
     waits = tables.record_waits
-    mine = np.flatnonzero(waits.connection == row)
     causes = sorted(set(waits.cause[mine].tolist()))
     of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
     return TlsFacts(

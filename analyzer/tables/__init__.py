@@ -8,7 +8,7 @@ Directions are 0 for `client` (client to server) and 1 for `server`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -181,15 +181,18 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
 
     def client(self, connection: int) -> str:
         """Format the client of a connection as `address:port`."""
-        return self._format_end(self.connections.client_ip, self.connections.client_port, connection)
+        c = self.connections
+        return self.format_end(c.client_ip[connection], c.client_port[connection])
 
     def server(self, connection: int) -> str:
         """Format the server of a connection as `address:port`."""
-        return self._format_end(self.connections.server_ip, self.connections.server_port, connection)
+        c = self.connections
+        return self.format_end(c.server_ip[connection], c.server_port[connection])
 
-    def _format_end(self, addresses: Counts, ports: Counts, connection: int) -> str:
-        address = self.addresses[int(addresses[connection])]
-        return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
+    def format_end(self, address: SupportsIndex, port: object) -> str:
+        """Format an end of a connection by the number of its address."""
+        text = self.addresses[address]
+        return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
 
 def _make_method(found: dict[str, Any]) -> Method:

@@ -21,8 +21,13 @@ def group_rows(numbers: npt.NDArray[Any]) -> dict[int, Ints]:
     if not len(numbers):
         return {}
     order = np.argsort(numbers, kind="stable")
-    first = np.flatnonzero(np.diff(numbers[order], prepend=numbers[order[0]]) != 0)
-    return {int(numbers[rows[0]]): rows for rows in np.split(order, first)}
+    ordered = numbers[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    bounds = [*first.tolist(), len(order)]
+    return {
+        number: order[begin:end]
+        for number, begin, end in zip(ordered[first].tolist(), bounds[:-1], bounds[1:], strict=True)
+    }
 
 
 def number_rows(*columns: npt.NDArray[Any]) -> Ints:

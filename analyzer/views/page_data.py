@@ -279,13 +279,14 @@ def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
     rpcs = tables.rpcs
     kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most))
     budgets = gathered(tables.rpc_budgets, kept)
-    total = np.maximum(budgets.sum(axis=1, keepdims=True, dtype=np.float64), 1)
+    shares = budgets / np.maximum(budgets.sum(axis=1, keepdims=True, dtype=np.float64), 1)
+    np.rint(np.multiply(shares, 1000, out=shares), out=shares)
     names = ("connection", "stream", "duration_ns", "status", "first_packet", "last_packet")
     table = PageRpcs(
         method=_method_numbers(tables, gathered(rpcs.method, kept)),
         start_ns=gathered(rpcs.start_time_ns, kept) - zero,
         complete=_seen_whole(gathered(rpcs.flags, kept)),
-        shares=np.rint(budgets / total * 1000).clip(0, 1000).astype(np.int64),
+        shares=shares.clip(0, 1000, out=shares).astype(np.int16),
         **{name: gathered(getattr(rpcs, name), kept) for name in names},
     )
     return take_rows(table, np.argsort(table.start_ns, kind="stable"))

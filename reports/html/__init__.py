@@ -3,6 +3,7 @@
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.views.page_data import PageData, halve_page_data
 from .page import build_page
+from .page import prepare as prepare
 
 MOST_BYTES = 4_900_000
 """Largest size of the page: most issue trackers accept it as an attachment, and it opens quickly."""

@@ -37,6 +37,13 @@ _MOST_OPTIONS = 500
 """Most connections in the selection list."""
 
 
+def prepare() -> None:
+    """Do what is the same for all pages: compile the templates and compress the library."""
+    for name in ("page", "frame", "sections", "timeline"):
+        environment(__package__).get_template(f"{name}.html.j2")
+    _deflate_library()
+
+
 def build_page(analysis: Analysis, page: PageData) -> str:
     """Build the page as text."""
     layout, columns = packed(_list_tables(page), _RISING)

@@ -233,7 +233,7 @@ def connection_pieces(tables: Tables) -> Iterator[Frame]:
 
 def _build_connections(tables: Tables, some: range) -> Frame:
     table, part = tables.connections, slice(some.start, some.stop)
-    described = [figures.connection(tables, row) for row in some]
+    described = figures.describe_connections(tables, np.arange(some.start, some.stop))
     kinds = {name: kind for name, kind in get_type_hints(ConnectionFacts).items() if name not in ("budget", "protocol")}
     columns = {
         name: _of_facts([getattr(fact, name) for fact in described], kinds[name])

@@ -21,7 +21,7 @@ from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, S
 from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
 from ..shared.sentences import MOST_PATHS, THREADS, describe_processes, describe_selection
 from . import overviews, tls
-from .findings import list_brief_findings, list_findings, show_finding
+from .findings import list_findings, list_grave_findings, list_other_findings, show_finding, show_proof
 
 __all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "render", "render_finding", "render_screen"]
 
@@ -64,10 +64,15 @@ def render_screen(analysis: Analysis, *, width: int = 100, colour: bool = False)
         parts = list(list_parts(analysis, width, *numbers))
         return draw(parts, width=width, colour=colour) if parts else ""
 
-    for proved, others, rows in _LAYOUTS:
-        text = show(_begin_brief) + show(list_brief_findings, proved, others) + show(_end_brief, rows)
-        if text.count("\n") <= SCREEN:
-            break
+    grave = len(list_grave_findings(analysis))
+    for most, others, rows in _LAYOUTS:
+        proved = min(most, grave)
+        text = show(_begin_brief) + "".join(show(show_proof, number + 1) for number in range(proved))
+        text += show(list_other_findings, proved, min(others, len(analysis.findings) - proved))
+        if text.count("\n") <= SCREEN or (most, others, rows) == _LAYOUTS[-1]:
+            text += show(_end_brief, rows)
+            if text.count("\n") <= SCREEN:
+                break
     return text
 
 

@@ -48,20 +48,29 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
         yield from more(len(remarks) - len(remarks[:top]), "finding")
 
 
-def list_brief_findings(analysis: Analysis, width: int, shown: int, others: int) -> Iterator[RenderableType]:
-    """Show the `shown` worst findings with their proof and one remedy, and `others` more in a line each."""
-    ranked = sorted(analysis.findings, key=rank_cost)
+def list_grave_findings(analysis: Analysis) -> list[Finding]:
+    """List the findings that a report without details may show with their proof, the worst first."""
     main = find_main(analysis)
-    grave = [finding for finding in ranked if finding.severity != "info" and finding.part_of is None]
-    grave = [main, *(finding for finding in grave if finding is not main)] if main else grave
-    for number, finding in enumerate(grave[:shown], start=1):
-        yield Text()
-        yield _show_head(number, finding)
-        proof = finding.evidence[:_PROOF]
-        parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs))]
-        parts += [_show_evidence(proof, analysis.capture.first_time_ns or 0, width - _INDENT)]
-        parts += [_show_remedies(finding.remedies[:1], width - _INDENT)] if finding.remedies else []
-        yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
+    grave = [finding for finding in analysis.findings if finding.severity != "info" and finding.part_of is None]
+    grave = sorted((finding for finding in grave if finding is not main), key=rank_cost)
+    return [main, *grave] if main else grave
+
+
+def show_proof(analysis: Analysis, width: int, number: int) -> Iterator[RenderableType]:
+    """Show the grave finding with that number, from 1, with its proof and one remedy."""
+    finding = list_grave_findings(analysis)[number - 1]
+    yield Text()
+    yield _show_head(number, finding)
+    parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs))]
+    parts += [_show_evidence(finding.evidence[:_PROOF], analysis.capture.first_time_ns or 0, width - _INDENT)]
+    parts += [_show_remedies(finding.remedies[:1], width - _INDENT)] if finding.remedies else []
+    yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
+
+
+def list_other_findings(analysis: Analysis, width: int, shown: int, others: int) -> Iterator[RenderableType]:
+    """Show findings behind the `shown` grave ones: `others` in a line each."""
+    grave = list_grave_findings(analysis)
+    ranked = sorted(analysis.findings, key=rank_cost)
     left = grave[shown:] + [finding for finding in ranked if finding not in grave]
     if left and not others:
         yield from more(len(left), "finding")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 from rich.text import Text
 
 from ...analyzer import _core
@@ -29,7 +30,7 @@ def list_head(page: Page) -> list[Text]:
 def list_ends(page: Page) -> list[Text]:
     """List both ends of the connection with their implementations."""
     tables, row = page.excerpt.tables, page.excerpt.connection
-    c = figures.connection(tables, row)
+    (c,) = figures.describe_connections(tables, np.array([row]))
     lines = []
     for side, end, (runs, inferred) in zip(DIRECTIONS, (c.client, c.server), list_implementations(c), strict=True):
         name = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,10 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
     with spooled(files) as paths, decoding():
         from ...analyzer.decode.errors import NoGrpcError
         from ...analyzer.views.page_data import collect_page_data
+        from ...reports import html
 
+        prepared = threading.Thread(target=html.prepare, daemon=True)
+        prepared.start()  # while the core reads the capture
         error = None
         with progress(quiet) as report_progress:
             try:
@@ -43,8 +47,7 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
             join = partial(_join_threads, files, chosen) if analysis.processes else None
             rows = collect_page_data(drawn, analysis, progress=report_progress, join=join, **chosen)
         analysis = _restore_names(analysis, files, paths)
-    from ...reports import html
-
+    prepared.join()
     write(html.render(analysis, rows), output)
     if error:
         fail_without_rpcs(error)
