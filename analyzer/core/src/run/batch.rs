@@ -30,29 +30,37 @@ pub struct Batch {
     turns: usize,
 }
 
-/// An ordinary segment of a known connection. A third of a [`Segment`]: what the threads hand over goes through memory.
+/// An ordinary segment of a known connection. A third of a [`Segment`], as large as a line of a cache: what the threads
+/// hand over goes through memory.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     time: i64,
     packet: u32,
     local: u32,
-    number: u32,
     seq: u32,
     ack: u32,
-    timestamps: Option<(u32, u32)>,
+    timestamps: (u32, u32),
     payload_len: u32,
     payload_start: u32,
     payload_captured: u32,
+    /// Index into `full` of the whole segment, [`NOTHING`] for an ordinary one.
+    full: u32,
     cooked_interface: u32,
-    ip_id: Option<u16>,
     flags: TcpFlags,
     window: u16,
+    ip_id: u16,
     side: u8,
     ttl: u8,
     packet_direction: PacketDirection,
-    /// Index into `Batch::full` of the whole segment.
-    full: Option<u32>,
+    /// Which of them it has.
+    has_timestamps: bool,
+    has_ip_id: bool,
 }
+
+const _: () = assert!(size_of::<Item>() == 64);
+
+/// No index.
+const NOTHING: u32 = u32::MAX;
 
 impl Batch {
     /// Whether it has no segment.
@@ -75,30 +83,31 @@ impl Batch {
             && route.replaces.is_none()
             && segment.sack.is_empty()
             && !segment.flags.intersects(EXTRAORDINARY);
-        let full = (!ordinary).then(|| {
+        let full = if ordinary { NOTHING } else { self.full.len() as u32 };
+        if !ordinary {
             self.full.push((*route, segment.without_payload()));
-            (self.full.len() - 1) as u32
-        });
+        }
         self.turns += usize::from(self.items.last().is_none_or(|last| last.local != route.place.local));
         self.items.push(Item {
             time: at.time,
             packet: at.packet,
             local: route.place.local,
-            number: route.number,
             seq: segment.seq,
             ack: segment.ack,
-            timestamps: segment.timestamps,
+            timestamps: segment.timestamps.unwrap_or_default(),
             payload_len: segment.payload_len,
             payload_start,
             payload_captured: segment.payload.len() as u32,
+            full,
             cooked_interface: segment.cooked_interface,
-            ip_id: segment.ip_id,
             flags: segment.flags,
             window: segment.window,
+            ip_id: segment.ip_id.unwrap_or_default(),
             side: route.side as u8,
             ttl: segment.ttl,
             packet_direction: segment.packet_direction,
-            full,
+            has_timestamps: segment.timestamps.is_some(),
+            has_ip_id: segment.ip_id.is_some(),
         });
     }
 
@@ -135,9 +144,6 @@ pub struct Window {
     /// The first and the last packet.
     packets: [u32; 2],
 }
-
-/// No lane.
-const NOTHING: u32 = u32::MAX;
 
 /// Segments of one connection.
 #[derive(Debug, Default)]
@@ -188,7 +194,7 @@ impl Window {
             let Some(lane) = self.lanes.get_mut(*place as usize) else { continue };
             let payload_start = lane.payload.len() as u32; // as long as that of a window at the most
             lane.payload.extend_from_slice(item.payload(&batch.payload));
-            let full = item.full.map(|index| index + self.full.len() as u32);
+            let full = if item.full == NOTHING { NOTHING } else { item.full + self.full.len() as u32 };
             lane.items.push(Item { payload_start, full, ..*item });
         }
         if let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) {
@@ -267,7 +273,7 @@ impl Item {
     fn read(&self, payload: &[u8], full: &[(Route, Segment<'static>)], shard: &mut Shard) {
         let payload = self.payload(payload);
         let at = At::new(self.packet, self.time);
-        match self.full.and_then(|index| full.get(index as usize)) {
+        match full.get(self.full as usize) {
             Some((route, segment)) => shard.segment(route, &segment.with_payload(payload), at),
             None => shard.segment(&self.route(), &self.segment(payload), at),
         }
@@ -277,7 +283,8 @@ impl Item {
     fn route(&self) -> Route {
         // the shard matters only where one connection replaces another
         let place = Place { shard: REMOTE, local: self.local };
-        Route { number: self.number, place, side: usize::from(self.side), opens: None, replaces: None }
+        // nor does its row where it is known
+        Route { number: 0, place, side: usize::from(self.side), opens: None, replaces: None }
     }
 
     /// The segment without its addresses, which the router alone needs.
@@ -288,10 +295,10 @@ impl Item {
             ack: self.ack,
             flags: self.flags,
             window: self.window,
-            timestamps: self.timestamps,
+            timestamps: self.has_timestamps.then_some(self.timestamps),
             payload,
             payload_len: self.payload_len,
-            ip_id: self.ip_id,
+            ip_id: self.has_ip_id.then_some(self.ip_id),
             ttl: self.ttl,
             packet_direction: self.packet_direction,
             cooked_interface: self.cooked_interface,
