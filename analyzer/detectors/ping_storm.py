@@ -24,7 +24,8 @@ A BDP estimator that probes for each message of a call-by-call exchange reaches 
 and not a storm. For grpc-go, grpc-java and .NET the payload of a PING shows its purpose. PINGs of C-core have random
 payloads.
 
-The report says which end sent more of all PINGs, those with data included. The verdict names an end that sent over 60 %.
+The report says which end sent more of all PINGs, those with data included. The verdict names an end that sent more than
+60 % of them.
 
 When it cannot tell
 -------------------
@@ -136,9 +137,9 @@ _PURPOSES = {
     "bdp": "BDP probe",
     "keepalive": "keepalive PING",
     "drain": "PING of a graceful end",
-    "other": "PING of unknown purpose",
+    "other": "PING of other or unknown purpose",
 }
-_PLURALS = {"drain": "PINGs of a graceful end", "other": "PINGs of unknown purpose"}
+_PLURALS = {"drain": "PINGs of a graceful end", "other": "PINGs of other or unknown purpose"}
 
 
 def _explain_pings(end: str, most: int, every: int, purposes: dict[str, int]) -> str:
