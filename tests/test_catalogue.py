@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 import sys
 from functools import cache
 from importlib import import_module
@@ -65,6 +66,15 @@ def sections(page: str) -> dict[str, str]:
 def test_ids_are_unique() -> None:
     ids = [detector.id for detector in DETECTORS]
     assert len(set(ids)) == len(ids)
+
+
+def test_hidden_files_are_no_detectors() -> None:
+    """Archives of macOS have `._cancelled.py`, Emacs makes `.#cancelled.py`."""
+    program = (
+        "import os; listed = os.listdir; os.listdir = lambda at: [*listed(at), '._cancelled.py', '.#cancelled.py'];"
+        "from grpcdiag.analyzer.detectors import DETECTORS; print(len(DETECTORS))"
+    )
+    assert int(subprocess.check_output([sys.executable, "-c", program])) == len(DETECTORS)
 
 
 @every_detector
