@@ -18,6 +18,7 @@ from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded, synthe
 
 from grpcdiag.analyzer import detectors
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
 from grpcdiag.analyzer.model.analysis import Analysis
@@ -149,6 +150,12 @@ def test_synthetic_captures_fire_and_are_quiet(detector: Detector) -> None:
             assert found.lost_ns == pytest.approx(built.truth["lost_ns"], rel=0.001)
     for built in quiet:
         assert detector.id not in {f.id for f in analyze_synthetic(built.file).findings}, built.name
+
+
+def test_no_synthetic_capture_without_retransmissions_has_loss_recovery() -> None:
+    for built in SYNTHETICS:
+        if any(finding.id == "loss-recovery" for finding in analyze_synthetic(built.file).findings):
+            assert decode([built.file]).connections.retransmitted_packets.any(), built.name
 
 
 GRAVE = {
