@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import re
+import subprocess
 import sys
 from functools import cache
 from importlib import import_module
@@ -17,6 +18,7 @@ from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded, synthe
 
 from grpcdiag.analyzer import detectors
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
 from grpcdiag.analyzer.model.analysis import Analysis
@@ -65,6 +67,15 @@ def sections(page: str) -> dict[str, str]:
 def test_ids_are_unique() -> None:
     ids = [detector.id for detector in DETECTORS]
     assert len(set(ids)) == len(ids)
+
+
+def test_hidden_files_are_no_detectors() -> None:
+    """Archives of macOS have `._cancelled.py`, Emacs makes `.#cancelled.py`."""
+    program = (
+        "import os; listed = os.listdir; os.listdir = lambda at: [*listed(at), '._cancelled.py', '.#cancelled.py'];"
+        "from grpcdiag.analyzer.detectors import DETECTORS; print(len(DETECTORS))"
+    )
+    assert int(subprocess.check_output([sys.executable, "-c", program])) == len(DETECTORS)
 
 
 @every_detector
@@ -139,6 +150,12 @@ def test_synthetic_captures_fire_and_are_quiet(detector: Detector) -> None:
             assert found.lost_ns == pytest.approx(built.truth["lost_ns"], rel=0.001)
     for built in quiet:
         assert detector.id not in {f.id for f in analyze_synthetic(built.file).findings}, built.name
+
+
+def test_no_synthetic_capture_without_retransmissions_has_loss_recovery() -> None:
+    for built in SYNTHETICS:
+        if any(finding.id == "loss-recovery" for finding in analyze_synthetic(built.file).findings):
+            assert decode([built.file]).connections.retransmitted_packets.any(), built.name
 
 
 GRAVE = {

@@ -1,6 +1,6 @@
 """Detectors: one file per finding id, each with `ID`, `ABOUT`, `Limits` and `detect(tables, limits)`.
 
-A file in this folder is a detector unless its name begins with `_`; nothing else registers it.
+A file in this folder is a detector unless its name begins with `_` or `.`; nothing else registers it.
 """
 
 import functools
@@ -40,7 +40,7 @@ def _detect(module: Any, tables: Tables) -> Iterator[Finding | Skipped]:
 DETECTORS: tuple[Detector, ...] = tuple(
     _load_detector(file[:-3])
     for file in sorted(os.listdir(__path__[0]))  # noqa: PTH208 pathlib is late
-    if file.endswith(".py") and file[0] != "_"
+    if file.endswith(".py") and file[0] not in "_."  # hidden ones are of editors and archives
 )
 """All detectors, in the order of their names."""
 

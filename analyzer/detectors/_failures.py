@@ -203,6 +203,11 @@ def listed(counts: Mapping[str, int], limit: int = 5) -> str:
     return shown if len(counts) <= limit else f"{shown} and {len(counts) - limit} others"
 
 
+def name_most(what: str, number: int, of: int) -> str:
+    """Name what most of the RPCs of a title got: `, most with UNAVAILABLE`, `, all with UNAVAILABLE`."""
+    return f", {'' if of == 1 else 'all ' if number == of else 'most '}{what}"
+
+
 def connections_of(tables: Tables, rpcs: Counts) -> tuple[int, ...]:
     """List the connections of some RPCs."""
     return tuple(int(c) for c in distinct(tables.rpcs.connection[rpcs]))

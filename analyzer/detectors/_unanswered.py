@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from .. import _core
 from ..model.budget import CAUSES
 from ..model.finding import Evidence
 from ..tables import COMPLETE, Counts, Ints, Mask, Tables
@@ -12,6 +13,8 @@ from ..tables.grouping import group_rows
 from . import _icmp, _shared
 
 PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
+OTHER_PINGS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
+"""Purposes of PINGs that are not for keepalive."""
 
 
 def find_unanswered(tables: Tables, timeouts: int, idle_ns: int, *, idle: bool) -> Ints:
@@ -98,6 +101,14 @@ def find_error(tables: Tables, row: int) -> int | None:
     u = tables.unanswered
     since = int(u.first_time_ns[row])
     return _icmp.find_error(tables, int(u.connection[row]), int(u.direction[row]), since, too_big=False)
+
+
+def is_kept_alive(tables: Tables, row: int, idle_ns: int) -> bool:
+    """Check whether a timer sent the PING: it follows a silence, while a BDP probe follows DATA of the peer."""
+    u, pings = tables.unanswered, tables.pings
+    known = pings.purpose[(pings.packet == u.ping_packet[row]) & (pings.direction == u.direction[row])].tolist()
+    late = u.ping_packet[row] > 0 and u.ping_time_ns[row] - u.heard_time_ns[row] >= idle_ns
+    return bool(late) and not set(known) & set(OTHER_PINGS)
 
 
 def describe_answer(tables: Tables, row: int) -> str:

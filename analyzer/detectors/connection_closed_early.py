@@ -345,7 +345,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
     text = (
         f"The server ended {count(len(rows), 'connection')} gracefully{age} and "
-        f"{int(np.median(streams)):,} RPCs; no RPC was lost.{limit}"
+        f"{count(int(np.median(streams)), 'RPC')}; no RPC was lost.{limit}"
     )
     return Finding(
         id=ID,

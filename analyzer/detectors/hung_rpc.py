@@ -130,10 +130,11 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
     share = None if lost is None else _shared.share_of_time(tables, lost)
     rpcs, verb = count(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
     longest = max(one.wait_ns for one in hung)
-    wait = _shared.milliseconds(longest)
+    waited = f"{rpcs} {verb} for {side} until the end, {'the longest ' if len(hung) > 1 else ''}"
+    waited += f"for {_shared.milliseconds(longest)}"
     return Finding(
         id=ID,
-        title=f"{rpcs} {verb} for {side} until the end, the longest for {wait}",
+        title=waited,
         severity=_rate_severity(share, limits),
         confidence=_shared.lower("high" if first.longest_ns else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.names(tables, _shared.distinct(o.method[rows]).tolist())),
@@ -153,8 +154,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
-            f"{rpcs} {verb} for {side} until the end, the longest for {wait}: look at what that side does with "
-            f"{'it' if len(hung) == 1 else 'them'}, and set a deadline."
+            f"{waited}: look at what that side does with {'it' if len(hung) == 1 else 'them'}, and set a deadline."
         ),
     )
 
@@ -196,7 +196,8 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
         verb = "waits" if len(others) == 1 else "wait"
         parts.append(f"{count(len(others), 'other RPC')} {verb} for the {DIRECTIONS[1 - o.waits_for[row]]}.")
     if without := sum(_lacks_deadline(tables, one.row) for one in hung):
-        parts.append(f"{without:,} of {count(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it.")
+        of = f"{without:,} of {len(hung):,} hanging RPCs have"
+        parts.append(f"{of if len(hung) > 1 else 'The hanging RPC has'} no grpc-timeout: nothing ends it.")
     return " ".join(parts)
 
 

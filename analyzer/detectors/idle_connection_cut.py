@@ -23,7 +23,8 @@ timers gives those that fit, as something to look at and never as a proof.
 When it cannot tell
 -------------------
 Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
-the host may be gone. A connection with an open RPC that gets no answer is the finding `peer-unreachable`.
+the host may be gone, and the report says both. A connection with an open RPC that gets no answer is the finding
+`peer-unreachable`.
 
 What would refute it
 --------------------
@@ -159,16 +160,20 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     affected = hit / max(tables.rpc_count, 1)
     silence = _shared.milliseconds(float(np.median([cut.silence_ns for cut in cuts])))
     many = count(len(cuts), "idle connection")
-    was = "was" if len(cuts) == 1 else "were"
     cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
     # an unanswered packet alone may mean that the host is gone
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
-    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
+    dark = silent[~_unanswered.mark_answered(tables, silent)]
+    what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
+    if gone := len(dark) == len(cuts):
+        u = tables.unanswered
+        peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
+        what += f", or {peers} {'were' if ' and others' in peers else 'was'} gone,"
     return Finding(
         id=ID,
-        title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
+        title=f"{what} after a silence of {silence}: {_WORDS[first.kind]}",
         severity=_rate_severity(tables, hit, share or 0.0, limits),
-        confidence=_shared.lower("high" if lives else "medium", _shared.quality_allows(tables)),
+        confidence=_shared.lower("medium" if gone else "high", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -185,7 +190,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
         remedies=_list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
         verdict=(
-            f"{many} {was} cut after a silence of {silence}, and {cost}: "
+            f"{what} after a silence of {silence}, and {cost}: "
             + (
                 "let the server send GOAWAY before it closes."
                 if first.kind == "FIN"

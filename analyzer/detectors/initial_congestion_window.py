@@ -159,6 +159,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
     http2 = int((tables.connections.protocol == HTTP2).sum())
     of_all = f" of {tables.rpc_count:,}" if paying < tables.rpc_count else ""
+    began = "The only connection began"
+    if http2 > 1:
+        began = f"{metrics['connections']:,} of {http2:,} connections began"
     who = f"{paying:,}{of_all} RPC{'s' if tables.rpc_count > 1 else ''}"
     return Finding(
         id=ID,
@@ -178,14 +181,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
-            f"receive windows had room. {metrics['connections']:,} of {http2:,} connections "
-            f"began like this; {who} waited. It happens once per connection and "
+            f"receive windows had room. {began} like this; "
+            f"{who} waited. It happens once per connection and "
             "direction, so it matters how many calls a connection serves."
         ),
         remedies=_list_remedies(host),
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
-            f"{who} waited {each} on average ({share:.0%} of RPC time) because a new "
+            f"{who} waited {each}{' on average' if paying > 1 else ''} ({share:.0%} of RPC time) because a new "
             f"connection may send {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )

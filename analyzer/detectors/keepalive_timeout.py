@@ -37,7 +37,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
@@ -48,7 +47,6 @@ ID = "keepalive-timeout"
 ABOUT = About(
     example="recorded/wild/ka-too-short.pcap.zst", precedence=1, weight="affected_share", whole_connections=True
 )
-_OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
 
 
 class Limits(_failures.LossLimits, frozen=True, eq=False):
@@ -75,7 +73,7 @@ def _find_hasty(tables: Tables) -> Ints:
         return rows  # np.isin imports numpy's masked arrays: 10 ms
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
-    other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
+    other = pings.packet[np.isin(pings.purpose, _unanswered.OTHER_PINGS) & (pings.ack == 0)]
     return rows[~np.isin(c.ping_packet[rows], other)]
 
 

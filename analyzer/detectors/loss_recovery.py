@@ -310,10 +310,12 @@ def _show_window(tables: Tables, wait: int) -> Iterator[Evidence]:
 
 def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str]) -> str:
     timeouts = int(metrics["retransmission_timeouts"])
-    after = f", {timeouts:,} of them only after a retransmission timeout" if timeouts else ""
+    packets = int(metrics["retransmitted_packets"])
+    some = "" if packets == 1 else f"{timeouts:,} of them "
+    after = f", {some}only after a retransmission timeout" if timeouts else ""
     text = (
-        f"{metrics['retransmitted_packets']:,} packets ({metrics['retransmitted_share']:.1%} of all on "
-        f"{len(cost.rows):,} connection{'s' * (len(cost.rows) > 1)}) were retransmitted{after}. RPCs waited "
+        f"{count(packets, 'packet')} ({metrics['retransmitted_share']:.1%} of all on "
+        f"{count(len(cost.rows), 'connection')}) {'was' if packets == 1 else 'were'} retransmitted{after}. RPCs waited "
         f"{milliseconds(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
         f"connection. The longest recovery took {milliseconds(float(metrics['longest_recovery_ns']))}."
     )

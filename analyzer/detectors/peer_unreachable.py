@@ -40,8 +40,9 @@ A capture at the peer shows that its packets of that time left.
 What to do
 ----------
 Let the side that waits notice sooner: HTTP/2 keepalive PINGs, which most implementations do not send by default, or
-`TCP_USER_TIMEOUT`. Linux retransmits for some 15 minutes by default (`net.ipv4.tcp_retries2`). Give every call a
-deadline. Then look for what happened to the host or the path at that time.
+`TCP_USER_TIMEOUT`. If it sends PINGs already, shorten the keepalive time. Linux retransmits for some 15 minutes by
+default (`net.ipv4.tcp_retries2`). Give every call a deadline. Then look for what happened to the host or the path at
+that time.
 
 References
 ----------
@@ -94,8 +95,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     u, first = tables.unanswered, int(rows[0])
     connections = tuple(_shared.distinct(u.connection[rows]).tolist())
     peers = _shared.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
-    lost = _unanswered.sum_lost(tables, connections)
-    share = _shared.share_of_time(tables, lost)
+    readable = tables.connections.rpcs[list(connections)].any()
+    lost = _unanswered.sum_lost(tables, connections) if readable else None
+    share = None if lost is None else _shared.share_of_time(tables, lost)
     waiting = int(_unanswered.count_waiting(tables, rows).sum())
     silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
     heard = _unanswered.format_instant(tables, int(u.heard_time_ns[first]))
@@ -108,11 +110,13 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     if (error := _unanswered.find_error(tables, first)) is not None:
         then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
+    kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
+    keepalive = "shorten the keepalive time" if kept_alive else "set keepalive"
     cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
-        severity=_rate_severity(tables, rows, share, waiting, limits),
+        severity=_rate_severity(tables, rows, share or 0.0, waiting, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
@@ -127,10 +131,10 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         evidence=tuple(
             e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _unanswered.show_unanswered(tables, row)
         ),
-        explanation=_explain(tables, rows, lost),
-        remedies=_list_remedies(tables, rows),
+        explanation=_explain(tables, rows, lost, kept_alive=kept_alive),
+        remedies=_list_remedies(tables, rows, kept_alive=kept_alive),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
-        verdict=(f"{peers} {were} from {latest} at the latest, and {waited}{cost}: set keepalive, and {then}."),
+        verdict=(f"{peers} {were} from {latest} at the latest, and {waited}{cost}: {keepalive}, and {then}."),
     )
 
 
@@ -145,7 +149,7 @@ def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limit
     return "warning" if waiting or share > 0 or hidden else "info"
 
 
-def _explain(tables: Tables, rows: Ints, lost: int) -> str:
+def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) -> str:
     u, first = tables.unanswered, int(rows[0])
     peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
@@ -155,6 +159,9 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         f"came back. So the peer or the path was gone between these two instants.",
         f"{_unanswered.describe_end(tables, first)}.",
     ]
+    if kept_alive:
+        after = _shared.milliseconds(int(u.ping_time_ns[first]) - int(u.heard_time_ns[first]))
+        parts.append(f"Its keepalive sent a PING {after} after the last packet of {peer}.")
     if len(rows) > 1:
         parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
@@ -163,7 +170,8 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     on = np.isin(o.connection, tables.unanswered.connection[rows])
     if late := int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum()):
         parts.append(
-            f"{count(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
+            f"{count(late, 'open RPC')} passed the deadline meanwhile; "
+            f"{'its end is' if late == 1 else 'their ends are'} not on the wire, because "
             "TCP repeats only the oldest bytes."
         )
     if (error := _unanswered.find_error(tables, first)) is not None:
@@ -174,11 +182,11 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     return " ".join(parts)
 
 
-def _list_remedies(tables: Tables, rows: Ints) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, rows: Ints, *, kept_alive: bool) -> tuple[Remedy, ...]:
     u, first = tables.unanswered, int(rows[0])
     connection, direction = int(u.connection[first]), int(u.direction[first])
     sender = _shared.name_hosts(tables, u.connection[rows], u.direction[rows])
-    note = f"on {sender}: an unanswered PING ends the connection after that time"
+    note = f"on {sender}: an unanswered PING ends the connection after {'a shorter' if kept_alive else 'that'} time"
     clients = (
         Remedy("grpc-go", "grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ..., Timeout: ...})", note),
         Remedy("grpc-java", "keepAliveTime(...).keepAliveTimeout(...)", note),

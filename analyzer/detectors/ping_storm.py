@@ -24,6 +24,9 @@ A BDP estimator that probes for each message of a call-by-call exchange reaches 
 and not a storm. For grpc-go, grpc-java and .NET the payload of a PING shows its purpose. PINGs of C-core have random
 payloads.
 
+The report says which end sent more of all PINGs, those with data included. The verdict names an end that sent more than
+60 % of them.
+
 When it cannot tell
 -------------------
 What a PING was for when its payload does not show it. Storms shorter than the connection are averaged over it.
@@ -50,6 +53,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import _core
+from ..model import text
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -66,6 +70,8 @@ ABOUT = About(
 )
 _EXAMPLES = 4
 """PINGs shown as evidence."""
+_MOSTLY = 0.6
+"""Share of the PINGs from which the verdict names their sender (heuristic: nearer to a half, both ends send them)."""
 
 
 class Limits(_control.StormLimits, frozen=True, eq=False):
@@ -89,9 +95,9 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
     row = int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
     purposes = _count_purposes(tables, row)
-    end = _shared.host(tables, row, int(np.argmax(tables.directions.ping_packets[2 * row : 2 * row + 2])))
+    pings = tables.directions.pings[2 * row : 2 * row + 2].astype(np.int64)
+    end, most, every = _shared.host(tables, row, int(np.argmax(pings))), int(pings.max()), int(pings.sum())
     critical = storm and share >= limits.critical_share
-    words = ", ".join(f"{number:,} {_PURPOSES[name]}" for name, number in purposes.items() if number)
     return Finding(
         id=ID,
         title=f"{rate:,.0f} packets a second carry only PINGs"
@@ -111,8 +117,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         evidence=tuple(_show_pings(tables, row, count)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. Most of these PINGs come from {end}; by their payload they are "
-            f"{words}. {_control.explain_severity(tables, row, share, limits, storm=storm)}"
+            f"and no data, {rate:,.0f} a second. {_explain_pings(end, most, every, purposes)} "
+            f"{_control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(
@@ -120,18 +126,29 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "https://github.com/grpc/proposal/blob/master/A8-client-side-keepalive.md",
         ),
         verdict=(
-            f"{share:.0%} of the packets with payload only carry PINGs, most from {end}: set fixed HTTP/2 windows so "
-            "that no BDP estimator runs, or raise keepalive times."
+            f"{share:.0%} of the packets with payload only carry PINGs or their acknowledgements"
+            + (f", most PINGs from {end}" if most > _MOSTLY * every else "")
+            + ": set fixed HTTP/2 windows (no BDP estimator), or raise keepalive times."
         ),
     )
 
 
 _PURPOSES = {
-    "bdp": "BDP probes",
-    "keepalive": "for keepalive",
-    "drain": "for a graceful end",
-    "other": "for another purpose",
+    "bdp": "BDP probe",
+    "keepalive": "keepalive PING",
+    "drain": "PING of a graceful end",
+    "other": "PING of other or unknown purpose",
 }
+_PLURALS = {"drain": "PINGs of a graceful end", "other": "PINGs of other or unknown purpose"}
+
+
+def _explain_pings(end: str, most: int, every: int, purposes: dict[str, int]) -> str:
+    """Say which end sent more of the PINGs, with data or without, and what all of them were for."""
+    if not every:
+        return "The PINGs themselves are not in the capture."
+    source = f"All {every:,} PINGs come" if most == every else f"Of {every:,} PINGs of both ends, {most:,} come"
+    words = [text.count(number, _PURPOSES[name], _PLURALS.get(name)) for name, number in purposes.items() if number]
+    return f"{source} from {end}; by their payload there are {', '.join(words)}."
 
 
 def _count_purposes(tables: Tables, row: int) -> dict[str, int]:

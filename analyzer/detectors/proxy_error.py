@@ -80,7 +80,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     by = " and ".join(who) or name_hosts(tables, connections, 1)
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(_STATUSES))
     ((most, number),) = statuses.most_common(1)
-    mostly = f", most {most}" if 2 * number > len(rows) else ""
+    mostly = common.name_most(str(most), number, len(rows)) if 2 * number > len(rows) else ""
     median = float(np.median(rows.duration_ns))
     read_as = ", ".join(_core.STATUSES[code] for code, _ in Counter(rows.status.tolist()).most_common())
     reason, named = _explain_status(most), (rows.answered_by != NO_AGENT).any()

@@ -124,7 +124,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     refused = _explain_refused(tables, rows)
     explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _explain_retries(retries)
     connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
-    mostly = ", most by END_STREAM without trailers" if broken else _name_most(statuses, len(rows))
+    mostly = _name_most(statuses, len(rows))
+    if broken:
+        ended = int(common.without_trailers(rows).sum())
+        mostly = common.name_most("by END_STREAM without trailers", ended, len(rows))
     proxy = _software.recognise_proxy(tables, connections) if broken else None
     log = f"the log of {proxy}" if proxy else "the server's log"
     advice = _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
@@ -193,7 +196,7 @@ def _name_most(statuses: dict[str, int], failed: int) -> str:
     """Name the status of most, or the two most frequent ones: `: NOT_FOUND, INTERNAL and others`."""
     first, *others = statuses
     if 2 * statuses[first] > failed:
-        return f", most with {first}"
+        return common.name_most(f"with {first}", statuses[first], failed)
     second, *more = others
     return f": {first}, {second} and others" if more else f": {first} and {second}"
 

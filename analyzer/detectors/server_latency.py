@@ -267,9 +267,8 @@ def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Li
 def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
     first = slow[0]
     rows = _find_examples(tables, first)
-    connections = tuple(
-        int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
-    )
+    used = first.peers.connections if first.peers else _find_connections(tables, first.method)
+    connections = tuple(distinct(used).tolist())
     server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
     name = first.method.name or _NO_NAME
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
@@ -311,8 +310,13 @@ def _read_threads(tables: Tables, slow: _Slow) -> _threads.Spent | None:
 
 def _name_servers(tables: Tables, method: Method) -> str:
     """Name the server of a method, or say how many have it: `3 servers (10.0.0.2 and others)`."""
+    return name_hosts(tables, _find_connections(tables, method), 1)
+
+
+def _find_connections(tables: Tables, method: Method) -> Ints:
+    """Find the connections whose RPCs used a method."""
     used = tables.connection_methods
-    return name_hosts(tables, distinct(used.connection[used.method == method.number]), 1)
+    return distinct(used.connection[used.method == method.number])
 
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:

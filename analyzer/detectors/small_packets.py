@@ -240,7 +240,8 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
         if spread
         else f"Messages, headers and full segments would need {m['packets_needed']:,} packets: messages are cut up. "
     )
-    probes = f" {count(int(m['estimator_pings']), 'PING')} are BDP probes." if m["estimator_pings"] else ""
+    pings = count(int(m["estimator_pings"]), "PING is a BDP probe", "PINGs are BDP probes")
+    probes = f" {pings}." if m["estimator_pings"] else ""
     return (
         f"{head}{reason}{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both "
         f"directions carry PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such "

@@ -254,7 +254,7 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
     base = int(steps.min())
     phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
     if base < limits.quota_periods * _PERIOD_NS and len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
-        return "they end in step with 100 ms, the period of a CPU quota"
+        return _QUOTA
     multiples = steps.astype(np.float64) / base
     if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
         each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))
@@ -295,13 +295,16 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_stall(tables, row)),
         explanation=_explain(tables, stalls, who, period, spent),
-        remedies=_list_remedies(who),
+        remedies=_list_remedies(who, quota=period == _QUOTA),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
             f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: "
             f"{known or f'look for {suspects}, a CPU quota, a blocked event loop or a paused host there'}."
         ),
     )
+
+
+_QUOTA = "they end in step with 100 ms, the period of a CPU quota"
 
 
 def _often(number: int) -> str:
@@ -390,8 +393,8 @@ def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
     )
 
 
-def _list_remedies(who: str) -> tuple[Remedy, ...]:
-    return (
+def _list_remedies(who: str, *, quota: bool) -> tuple[Remedy, ...]:
+    remedies = (
         Remedy(
             "application",
             "the garbage collector's log at the times of the evidence",
@@ -409,3 +412,4 @@ def _list_remedies(who: str) -> tuple[Remedy, ...]:
         ),
         Remedy("linux", "the column st of vmstat 1", f"on {who}: time that a hypervisor took from the host"),
     )
+    return tuple(sorted(remedies, key=lambda remedy: quota and "cpu.stat" not in remedy.knob))

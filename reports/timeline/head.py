@@ -106,4 +106,5 @@ def _name_status(tables: Tables, row: int) -> str:
 def show_title(parts: list[Excerpt], page: Page) -> Text:
     """Show the title above several RPCs."""
     rpcs = page.excerpt.tables.rpcs
-    return Text(f"the {count(len(parts), 'slowest RPC', 'slowest RPCs')} of {len(rpcs.connection):,}", style="bold")
+    which = "slowest RPC" if len(parts) == 1 else f"{len(parts):,} slowest RPCs"
+    return Text(f"the {which} of {len(rpcs.connection):,}", style="bold")

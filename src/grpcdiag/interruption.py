@@ -42,6 +42,8 @@ _raises = 0
 """How many blocks of `Raising` the main thread is in."""
 _raised = 0
 """The signal that was raised in one."""
+_sent_again = 0
+"""The signal that this module sends, because Python dropped what was raised for it."""
 
 
 def heed_signals() -> None:
@@ -183,12 +185,14 @@ _main_thread = _thread.get_ident()
 
 def _heard(number: int, _frame: FrameType | None) -> None:
     """Handle a signal in the main thread, between two steps of Python."""
-    global _raised, _waiting
+    global _raised, _sent_again, _waiting
     if _indivisible:
         _waiting = number
     elif _raises and not _raised:
         _raised = number
         raise KeyboardInterrupt
+    elif _raises and number == _sent_again:
+        _sent_again = 0  # another one came just before it and was raised
     elif _raises:
         os._exit(128 + number)
     elif _ender != _thread.get_ident():
@@ -197,17 +201,26 @@ def _heard(number: int, _frame: FrameType | None) -> None:
 
 def _hear_again(dropped: Any) -> None:
     """Python drops what is raised in a finalizer or in the callback of a weak reference: raise it again behind that."""
-    global _raised
+    global _indivisible, _raised, _waiting
     if _raised and isinstance(dropped.exc_value, KeyboardInterrupt):
+        _indivisible += 1  # Python would drop what is raised here, too
         number, _raised = _raised, 0
         _thread.start_new_thread(_send_again, (number,))
+        _waiting = 0  # the one that is sent again stands for it
+        _indivisible -= 1
     else:
         sys.__unraisablehook__(dropped)
 
 
 def _send_again(number: int) -> None:
+    """Send a signal again, unless another one is raised meanwhile; this one may then still be on its way."""
+    global _sent_again
     time.sleep(MAIN_THREAD_S)
-    os.kill(os.getpid(), number)
+    _sent_again = number  # before the check: a signal that comes after it finds this
+    if not _raised:
+        os.kill(os.getpid(), number)
+        time.sleep(MAIN_THREAD_S)
+    _sent_again = 0
 
 
 def _watch(heard: int) -> None:

@@ -40,6 +40,13 @@ GRAVE = {
 }
 """Findings above `info`, by what was done to the capture; that of the verdict first. All others are healthy."""
 
+FOR_INFORMATION = {
+    "capture-quality": {"mid-connection-go", "snaplen-128", "truncated"},
+    "delayed-data": {"h2-flow-control-go-64k", "loss-1pct-rtt20", "rtt205-go-14000", "rtt205-go-16000"}
+    | {"rtt205-go-32000", "rtt205-go-32000-noslowstart", "rtt205-py-16000"},
+}
+"""The captures that have these findings, which are never above `info` here."""
+
 # Client-side captures with nothing missing: what happened is all in the packets.
 WHOLE = [
     r.id for r in RECORDINGS if r.side == "client" and r.name not in ("mid-connection-go", "snaplen-128", "truncated")
@@ -69,6 +76,8 @@ def test_what_was_done_is_found_and_nothing_else(name: str) -> None:
     analysis = analysed(next(r.files for r in RECORDINGS if r.id == name))
     expected = GRAVE.get(name, [])
     assert grave(analysis) == set(expected)
+    for identity, names in FOR_INFORMATION.items():
+        assert (found(analysis, identity) is not None) == (name.removesuffix(".server") in names), identity
     if not expected:
         assert analysis.verdict.finding in (None, "server-latency")  # where most of the time is, as info
         return

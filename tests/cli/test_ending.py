@@ -362,6 +362,61 @@ def test_a_block_hears_a_signal_that_python_dropped() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"an orderly end", b"")
 
 
+TWO_SIGNALS_OF_A_BLOCK = """
+import _thread, os, time, types, weakref
+from grpcdiag import interruption
+
+class Dies:
+    pass
+
+def ask(number):
+    while dies:  # what is raised until then is dropped
+        sleep(0.001)
+    interrupt(os.getpid(), number)
+    while not interruption._raised:
+        sleep(0.001)
+
+def wait(seconds):
+    if {place!r} == "before it is sent again" and not interruption._raised:
+        ask({second})
+    sleep(seconds)
+
+def send(process, number):
+    if {place!r} == "as it is sent again" and _thread.get_ident() != main:
+        ask({second})
+    interrupt(process, number)
+
+main, sleep, interrupt = _thread.get_ident(), time.sleep, os.kill
+interruption.time = types.SimpleNamespace(sleep=wait, monotonic=time.monotonic)
+os.kill = send
+interruption.heed_signals()
+dies = [Dies(), True]
+gone = weakref.ref(dies[0], lambda _: [os.kill(os.getpid(), {first}), sum(range(1000))])
+with interruption.Raising():
+    try:
+        dies[0] = None
+        dies.clear()
+        while True:  # one long sleep may begin just after a signal
+            sleep(0.001)
+    except KeyboardInterrupt:
+        while _thread._count() > 1:  # the other one watches for signals
+            sleep(0.001)
+        os.write(1, b"an orderly end")
+        interrupt(os.getpid(), {second})
+        sum(range(1000))
+        os.write(1, b" that is not broken off")
+"""
+
+
+@pytest.mark.parametrize("place", ["before it is sent again", "as it is sent again"])
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_after_one_that_python_dropped_begins_an_orderly_end(place: str, second: signal.Signals) -> None:
+    """The first is not heard as a second one then; a third ends the process at once."""
+    program = TWO_SIGNALS_OF_A_BLOCK.format(place=place, first=signal.SIGTERM.value, second=second.value)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, preexec_fn=_heeds_signals)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + second, b"an orderly end", b"")
+
+
 INTERRUPTIONS = int(os.environ.get("GRPCDIAG_INTERRUPTIONS", "0"))
 LONG: dict[str, list[str]] = {
     **{" ".join(arguments): arguments for arguments, *_ in MOMENTS.values()},

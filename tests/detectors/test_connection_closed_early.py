@@ -116,6 +116,9 @@ def test_a_graceful_end_is_for_information(tmp_path: Path) -> None:
     assert (found.severity, found.metrics["lost_rpcs"]) == ("info", 0)
     assert found.metrics["rpcs_per_connection_p50"] == 4
     assert "guess" not in found.verdict
+    assert " and 4 RPCs; no RPC was lost" in found.verdict
+    alone = must(connection_closed_early, changed(tables, "connections", rpcs=[1]))
+    assert " and 1 RPC; no RPC was lost" in alone.verdict
     proxy = must(connection_closed_early, changed(tables, "connections", rpcs=[10_000]))
     assert "10,000 requests" in proxy.verdict
     assert proxy.confidence == "medium"

@@ -34,7 +34,7 @@ def test_the_call_that_nobody_answers_is_named() -> None:
     assert finding.metrics["longest_wait_ns"] == pytest.approx(12.6 * S, rel=0.01)
     assert (analysis.verdict.finding, finding.evidence[0].packet) == (detector.ID, 125)
     assert "connection 0, stream 57" in finding.explanation
-    assert "1 of 1 hanging RPC without grpc-timeout" in finding.explanation
+    assert "The hanging RPC has no grpc-timeout" in finding.explanation
     assert "capture_gap" not in analysis.budget
 
 

@@ -45,6 +45,8 @@ def test_a_forgotten_connection_is_named() -> None:
     assert finding.metrics["silence_ns"] == pytest.approx(14.0 * S, rel=0.01)
     assert analysis.verdict.finding == detector.ID
     assert analysis.budget["peer_unreachable"] == finding.lost_ns
+    for text in (finding.title, finding.verdict):
+        assert text.startswith("1 idle connection was cut, or server 10.77.28.2 was gone, after a silence of 14.0 s")
 
 
 def test_a_keepalive_that_notices_makes_it_harmless() -> None:
@@ -52,6 +54,7 @@ def test_a_keepalive_that_notices_makes_it_harmless() -> None:
     finding = the_finding(detector, [recorded("wild/idle-drop-keepalive-ok.pcap.zst")])
     assert (finding.severity, finding.confidence, finding.metrics["affected_rpcs"]) == ("info", "high", 0)
     assert "something between forgot this connection" in finding.explanation
+    assert "gone" not in finding.title + finding.verdict
 
 
 def test_a_reset_by_a_device_is_told_from_the_servers() -> None:
@@ -161,6 +164,8 @@ def test_each_cut_connection_counts_its_own_calls() -> None:
     twice = replace(twice, directions=repeated(tables, "directions", 0, 4).directions)
     both = must(detector, changed(twice, "unanswered", connection=[0, 1]))
     assert (both.metrics["connections"], both.metrics["affected_rpcs"], both.confidence) == (2, 1, "medium")
+    assert both.title.startswith("2 idle connections were cut, or server 10.0.0.2 was gone, after a silence of")
     answered = changed(twice, "setups", syn_ack_time_ns=[0, int(tables.unanswered.first_time_ns[0]) + 1])
     lives = must(detector, changed(answered, "unanswered", connection=[0, 1]))
     assert lives.confidence == "high"
+    assert lives.title.startswith("2 idle connections were cut after a silence of")

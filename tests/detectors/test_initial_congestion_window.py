@@ -50,6 +50,8 @@ def test_the_first_call_of_five_pays(name: str) -> None:
     assert (finding.metrics["rpcs_waiting"], finding.metrics["connections"], finding.metrics["waits"]) == (1, 1, 1)
     assert finding.metrics["segments_in_first_burst"] in (9, 10)
     assert analysis.verdict.finding == BEGINNINGS[name]
+    assert finding.verdict.startswith("1 of 5 RPCs waited 20") and " on average" not in finding.verdict
+    assert "The only connection began like this; 1 of 5 RPCs waited." in finding.explanation
     check_evidence(finding, capture.files, "client", RTT_205 - 2 * MS)
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace as vary
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detecting import the_finding
 from judging import changed, must, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import peer_unreachable as detector
+from grpcdiag.analyzer.tables.grouping import take_rows
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import FIN, captured
 from grpcdiag.fixtures.synthetic.scenes_dead import carry, repeat_last, up_to_the_request, work
@@ -76,6 +79,28 @@ def test_what_nobody_asked_for_is_unexplained() -> None:
     finding = next(f for f in analysis.findings if f.id == detector.ID)
     assert finding.metrics["rpcs_waiting"] == 2
     assert "a PING" in finding.evidence[1].what
+    assert "Its keepalive sent a PING 10.0 s after the last packet of server 10.77.14.2." in finding.explanation
+    assert ": shorten the keepalive time, and" in finding.verdict
+    assert not any("after that time" in remedy.note for remedy in finding.remedies)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "after_ns", "fires"),
+    [
+        ("keepalive", S, True),
+        ("unknown", S, True),
+        ("bdp", S, False),
+        ("drain", S, False),
+        ("keepalive", S - 1, False),
+    ],
+)
+def test_only_a_ping_after_a_silence_is_of_a_keepalive(purpose: str, after_ns: int, *, fires: bool) -> None:
+    tables = decode([recorded("wild/half-open-keepalive.pcap.zst")])
+    u, number = tables.unanswered, _core.PING_PURPOSES.index(purpose)
+    tables = changed(tables, "unanswered", ping_time_ns=u.heard_time_ns + after_ns)
+    tables = replace(tables, pings=take_rows(tables.pings, np.array([0])))
+    tables = changed(tables, "pings", packet=u.ping_packet, direction=u.direction, purpose=[number])
+    assert ("shorten the keepalive time" in must(detector, tables).verdict) == fires
 
 
 def test_a_vanished_client_is_named_at_the_server() -> None:
@@ -87,7 +112,8 @@ def test_a_vanished_client_is_named_at_the_server() -> None:
 
 def test_calls_that_pass_their_deadline_are_counted() -> None:
     finding = the_finding(detector, [recorded("wild/half-open-deadline.pcap.zst")])
-    assert "2 open RPCs passed the deadline" in finding.explanation
+    assert "2 open RPCs passed the deadline meanwhile; their ends are not on the wire" in finding.explanation
+    assert ": set keepalive, and" in finding.verdict
 
 
 def test_the_threshold_is_three_timeouts() -> None:
@@ -112,7 +138,9 @@ def test_calls_that_nobody_sees_may_have_waited() -> None:
     assert must(detector, tables).severity == "warning", "an RPC is open"
     harmless = changed(tables, "open_rpcs", closed=[1])
     assert must(detector, harmless).severity == "info"
-    assert must(detector, changed(harmless, "connections", rpcs=[0])).severity == "warning"
+    hidden = must(detector, changed(harmless, "connections", rpcs=[0]))
+    assert (hidden.severity, hidden.lost_ns, hidden.share) == ("warning", None, None)
+    assert (must(detector, harmless).lost_ns, must(detector, harmless).share) == (0, 0.0)
 
 
 def test_a_fin_without_an_answer() -> None:

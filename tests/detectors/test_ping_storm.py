@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 from detecting import severity, the_finding
-from support import recording, synthetic
+from judging import changed, must
+from support import recorded, recording, rows, synthetic
 
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import ping_storm as detector
+from grpcdiag.analyzer.tables import Frames
 
 FIRES_ON = ["rpc-errors", "lab/ping-storm"]
 QUIET_ON = ["impl-go", "rtt205-go-16000"]
 
 STORM = "ping-storm-fires"
+PING, ACK = 6, 1
+"""Type and flag (RFC 9113 section 6.7)."""
 
 
 def test_synthetic_captures() -> None:
@@ -60,3 +67,32 @@ def test_slow_streams_on_the_other_side_of_each_limit(limits: dict[str, Any]) ->
     files = recording("ably-staggered-veth").files
     assert severity(detector, files) == "warning"
     assert severity(detector, files, **limits) == "info"
+
+
+@pytest.mark.parametrize(
+    "file", ["lab/ping-storm.pcap.gz", "field-cases/ably-staggered-veth.pcap.zst", "rpc-errors.pcap"]
+)
+def test_the_frames_of_the_capture_have_the_stated_source(file: str) -> None:
+    """PINGs in packets with data count, acknowledgements do not; the verdict names no end of two that send alike."""
+    frames = rows(Frames, [recorded(file)])
+    sent = (frames.connection == 0) & (frames.kind == PING) & (frames.flags & ACK == 0)
+    pings = np.bincount(frames.direction[sent], minlength=2).tolist()
+    finding = the_finding(detector, [recorded(file)])
+    stated = re.search(r"Of ([\d,]+) PINGs of both ends, ([\d,]+) come from (client|server) \S+;", finding.explanation)
+    assert stated
+    assert [int(n.replace(",", "")) for n in stated.groups()[:2]] == [sum(pings), max(pings)]
+    source = ["client", "server"][pings.index(max(pings))]
+    assert stated[3] == source
+    assert (f"most PINGs from {source} " in finding.verdict) == (max(pings) > 0.6 * sum(pings))
+
+
+def test_purposes_of_pings_are_counted_in_words() -> None:
+    tables = decode([synthetic(STORM).file])
+    d = tables.directions
+    sent = int(d.pings.sum())
+    assert f"All {sent:,} PINGs come from " in must(detector, tables).explanation
+    few = changed(tables, "directions", bdp_pings=[1, 0], keepalive_pings=[0, 0], drain_pings=[0, 2])
+    words = f"1 BDP probe, 2 PINGs of a graceful end, {sent - 3} PINGs of other or unknown purpose."
+    assert f"by their payload there are {words}" in must(detector, few).explanation
+    none = changed(tables, "directions", **{f"{name}pings": [0, 0] for name in ("", "bdp_", "keepalive_", "drain_")})
+    assert "The PINGs themselves are not in the capture." in must(detector, none).explanation

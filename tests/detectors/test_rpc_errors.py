@@ -80,8 +80,8 @@ def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -
 @pytest.mark.parametrize(
     ("name", "words", "remedy"),
     [
-        ("caddy-backendkill", "most by END_STREAM without trailers", "the log of caddy"),
-        ("grpc-ruby-pool", "most with RESOURCE_EXHAUSTED", "GRPC::RpcServer.new(pool_size: n)"),
+        ("caddy-backendkill", "all by END_STREAM without trailers", "the log of caddy"),
+        ("grpc-ruby-pool", "all with RESOURCE_EXHAUSTED", "GRPC::RpcServer.new(pool_size: n)"),
     ],
 )
 def test_where_to_look(name: str, words: str, remedy: str) -> None:
@@ -91,6 +91,11 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
     assert words in found.title
     assert words in found.verdict
     assert found.remedies[0].knob.startswith(remedy)
+
+
+def test_a_share_of_the_failures_has_its_word() -> None:
+    words = [_failures.name_most("with UNKNOWN", *counts) for counts in ((1, 1), (2, 2), (2, 3))]
+    assert words == [", with UNKNOWN", ", all with UNKNOWN", ", most with UNKNOWN"]
 
 
 def test_refused_streams_are_named_with_the_limit_that_they_passed(tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ def test_several_servers_of_a_method_are_counted() -> None:
     found = must(server_latency, decode(files), long_ns=MS, tail_ns=10_000 * MS, round_trips=0.0)
     assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
     assert "is in 3 servers (10." in found.verdict
+    assert found.scope.connections == (0, 1, 2)  # the longest calls, which are shown, are all of one
 
 
 def test_recorded_threads_say_what_a_tail_waited_for() -> None:

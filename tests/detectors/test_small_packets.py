@@ -29,6 +29,7 @@ def test_fires_on_publishers_with_timers_of_their_own() -> None:
     assert (m["mss"], m["estimator_pings"]) == (1448, 3894)
     assert m["data_frames_per_packet"] == pytest.approx(float(m["messages_per_packet"]), abs=0.1)  # small messages
     assert "spread" in finding.explanation
+    assert "3,894 PINGs are BDP probes." in finding.explanation
     assert "a full segment holds 1,448" in finding.explanation
 
 

@@ -18,6 +18,7 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _software
 from grpcdiag.analyzer.detectors import synchronised_stall as detector
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_server
 from grpcdiag.fixtures.synthetic.words import MS
@@ -192,15 +193,20 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
     tables = decode([synthetic(CLIENT).file])
     stalls = tables.stalls
 
-    def ending(times: list[int]) -> str:
+    def find(times: list[int]) -> Finding:
         rows = {name: np.repeat(getattr(stalls, name)[:1], len(times)) for name in stalls.__struct_fields__}
         rows["start_time_ns"] = np.array(times) * MS - rows["duration_ns"]
-        return must(detector, changed(tables, "stalls", **rows)).title
+        return must(detector, changed(tables, "stalls", **rows))
+
+    def ending(times: list[int]) -> str:
+        return find(times).title
 
     quota = [1_700_000_000_000 + ms for ms in (0, 100, 300, 400, 700, 900, 1_000, 1_300)]
     assert "the period of a CPU quota" in ending(quota)
     assert "the period of a CPU quota" in ending(quota[:5])
     assert "CPU quota" not in ending(quota[:4])
+    assert "cpu.stat" in find(quota).remedies[0].knob
+    assert "garbage" in find(quota[:4]).remedies[0].knob
     assert "CPU quota" not in ending([time + 37 * number for number, time in enumerate(quota)])
     assert "they come every 2,000 ms" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
     assert "every" not in ending([quota[0] + ms for ms in (0, 2_000, 4_500, 6_000)])

@@ -227,6 +227,7 @@ def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
     """Its answer came behind those of others: its own stream never stopped, and its budget still has their waits."""
     worst = slowest(recording("loss-1pct-rtt20").files, 1, Selection())
     text = timeline.slowest(worst, width=120)
+    assert text.startswith("the slowest RPC of 800\n")
     assert "blocked intervals: none; other streams in this range: 3 congestion_window 48.1 ms" in text
     assert "BLOCKED 20.2 ms: congestion_window" in text
     assert "4,670 B of stream 777; in flight 5,614" in text

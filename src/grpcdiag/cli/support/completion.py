@@ -8,7 +8,7 @@ DETECTORS = Path(__file__).resolve().parents[2] / "analyzer" / "detectors"
 
 def finding_ids(incomplete: str) -> list[str]:
     """List ids with this beginning from the names of the detectors' files: importing these is too slow here."""
-    names = (path.stem.replace("_", "-") for path in DETECTORS.glob("*.py") if not path.stem.startswith("_"))
+    names = (path.stem.replace("_", "-") for path in DETECTORS.glob("[!_.]*.py"))
     return _filter(sorted(names), incomplete)
 
 
