@@ -58,6 +58,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..model.text import count
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _shared, _stalls
@@ -339,9 +340,9 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
     if len(late):
         time = total_ns(tables.delays.duration_ns[late])
         return (
-            f"{len(late):,} calls lost {_shared.milliseconds(time)} ({_shared.share_of_time(tables, time):.0%} of all "
-            "RPC time) because the client sent the message later than its HEADERS: make the message before starting "
-            "the call."
+            f"{count(len(late), 'call')} lost {_shared.milliseconds(time)} "
+            f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later than "
+            "its HEADERS: make the message before starting the call."
         )
     kind = _sum_by_kind(tables, held)[0][0]
     messages_were = _stalls.format_count(messages, "message was", "messages were")

@@ -59,6 +59,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -354,7 +355,7 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
     ]
     if stalls.waiting:
         parts.append(
-            f"{stalls.waiting:,} RPCs waited, all that were in flight, and none was answered before the others."
+            f"{count(stalls.waiting, 'RPC')} waited, all that were in flight, and none was answered before the others."
         )
     if stalls.pings:
         parts.append(
@@ -389,7 +390,7 @@ def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
         int(stalls.resumed_at_packet[row]),
         end,
         f"{who} resumes, {_shared.milliseconds(int(stalls.duration_ns[row]))} after its peer began to wait"
-        + (f"; {waiting:,} RPCs waited" if waiting else ""),
+        + (f"; {count(waiting, 'RPC')} waited" if waiting else ""),
     )
 
 
