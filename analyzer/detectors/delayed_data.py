@@ -341,8 +341,8 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
         time = total_ns(tables.delays.duration_ns[late])
         return (
             f"{count(len(late), 'call')} lost {_shared.milliseconds(time)} "
-            f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later than "
-            "its HEADERS: make the message before starting the call."
+            f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later "
+            "than its HEADERS: make the message before starting the call."
         )
     kind = _sum_by_kind(tables, held)[0][0]
     messages_were = _stalls.format_count(messages, "message was", "messages were")
