@@ -252,8 +252,8 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
         ),
         explanation=(
             f"After {len(rows):,} of {count(failed, 'failed attempt')}, {mostly}with {status}, the client sent a "
-            f"request of the same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end of "
-            f"a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
+            f"request of the same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end "
+            f"of a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),
         remedies=(_PROXY, _APPLICATION, _REMEDIES[-1]) if by_id else (_APPLICATION, *_REMEDIES),
