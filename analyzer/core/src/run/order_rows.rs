@@ -12,7 +12,7 @@ use crate::store::tables::{ProblemLog, Rpcs, rpc_flag};
 pub fn order_rows(cx: &mut Context) {
     number_methods(cx);
     if cx.options.rpc_rows {
-        cx.order_rpcs(cx.rpcs.len());
+        cx.order_rpcs();
     } else {
         keep_examples(cx);
     }

@@ -90,7 +90,7 @@ pub struct Pipeline {
 }
 
 /// How often rows are asked for before the first of them must be there: the other thread has work meanwhile.
-const MOST_LATE: usize = 6;
+const MOST_LATE: usize = 4;
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
 const WEIGHTS: [u64; 2] = [4, 1];

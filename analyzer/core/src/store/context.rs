@@ -348,38 +348,45 @@ impl Context {
     /// Takes the first rows out of the tables of RPCs.
     pub fn take_rpcs(&mut self, rows: usize) -> Rows {
         let rows = rows.min(self.rpcs.len());
-        let places = self.order_rpcs(rows);
+        let places = self.rpc_order.take_first(rows);
+        let places = places.as_deref();
+        if let Some(places) = places {
+            self.make_ready(places);
+        }
         for position in 0..rows {
-            if self.rpc_sizes.settled.get(position) == Some(&0)
-                && let Some(whole) = self.whole(position)
+            let place = places.and_then(|places| places.get(position)).map_or(position, |&place| place as usize);
+            if self.rpc_sizes.settled.get(place) == Some(&0)
+                && let Some(whole) = self.whole(place)
             {
-                let place = places.as_ref().and_then(|places| places.get(position)).map_or(position, |&at| at as usize);
                 self.handed_on.keep_open(place, position, whole);
             }
         }
         self.handed_on.advance(rows);
-        let columns = self.rpcs.take_first(rows).into_iter().chain(self.rpc_sizes.take_first(rows)).collect();
-        take_first(&mut self.request_budgets, rows);
-        take_first(&mut self.request_ends, rows);
-        let deadlines = take_first(&mut self.deadlines, rows);
-        Rows { columns, deadlines, budgets: take_first(&mut self.rpc_budgets, rows) }
+        let mut columns = self.rpcs.take_first(rows, places);
+        columns.extend(self.rpc_sizes.take_first(rows, places));
+        take_first(&mut self.request_budgets, rows, None);
+        take_first(&mut self.request_ends, rows, None);
+        let deadlines = take_first(&mut self.deadlines, rows, places);
+        Rows { columns, deadlines, budgets: take_first(&mut self.rpc_budgets, rows, places) }
     }
 
-    /// Brings the first rows of RPCs into order. Gives their places before by those that they have now; `None` where
-    /// they are the same.
-    pub fn order_rpcs(&mut self, rows: usize) -> Option<Vec<u32>> {
-        let places = self.rpc_order.take_first(rows)?;
-        let mut all = places.clone();
-        all.extend(places.len() as u32..self.rpcs.len() as u32);
+    /// Brings the rows of RPCs into order.
+    pub fn order_rpcs(&mut self) {
+        let rows = self.rpcs.len();
+        let Some(places) = self.rpc_order.take_first(rows) else { return };
+        self.make_ready(&places);
+        self.deadlines = take_first(&mut self.deadlines, rows, Some(&places));
+        self.rpc_budgets = take_first(&mut self.rpc_budgets, rows, Some(&places));
+        self.rpcs.arrange(&places);
+        self.rpc_sizes.arrange(&places);
+    }
+
+    /// The first rows of RPCs get these places.
+    fn make_ready(&mut self, places: &[u32]) {
         if !self.deadlines.is_empty() {
             self.deadlines.resize(self.rpcs.len(), -1);
-            self.deadlines = all.iter().filter_map(|&row| self.deadlines.get(row as usize).copied()).collect();
         }
-        self.rpc_budgets = all.iter().filter_map(|&row| self.rpc_budgets.get(row as usize).copied()).collect();
-        self.rpcs.arrange(&all);
-        self.rpc_sizes.arrange(&all);
-        self.renumber_failures(&places);
-        Some(places)
+        self.renumber_failures(places);
     }
 
     /// Lets failures refer to the first rows of RPCs at the places that they have now.

@@ -59,9 +59,9 @@ macro_rules! table {
             /// Moves the rows of `other` to the end, column by column.
             pub fn append(&mut self, other: &mut Self) { $(self.$column.append(&mut std::mem::take(&mut other.$column));)* }
 
-            /// Takes the first rows out as named columns.
-            pub fn take_first(&mut self, rows: usize) -> Vec<(&'static str, Column)> {
-                vec![$((stringify!($column), <$cell as Cell>::column(take_first(&mut self.$column, rows)))),*]
+            /// Takes the first rows out as named columns, in the order of `places` if there are any.
+            pub fn take_first(&mut self, rows: usize, places: Option<&[u32]>) -> Vec<(&'static str, Column)> {
+                vec![$((stringify!($column), <$cell as Cell>::column(take_first(&mut self.$column, rows, places)))),*]
             }
 
             /// One row.
@@ -82,10 +82,17 @@ macro_rules! table {
     };
 }
 
-/// Takes the first cells out, or all when there are fewer.
-pub fn take_first<T>(cells: &mut Vec<T>, rows: usize) -> Vec<T> {
-    let rest = cells.split_off(rows.min(cells.len()));
-    std::mem::replace(cells, rest)
+/// Takes the first cells out, or all when there are fewer, in the order of their `places` if there are any.
+pub fn take_first<T: Copy>(cells: &mut Vec<T>, rows: usize, places: Option<&[u32]>) -> Vec<T> {
+    let rows = rows.min(cells.len());
+    match places {
+        None => cells.drain(..rows).collect(),
+        Some(places) => {
+            let first = places.iter().filter_map(|&place| cells.get(place as usize).copied()).collect();
+            cells.drain(..rows);
+            first
+        }
+    }
 }
 
 // behind the macro that they use
