@@ -109,7 +109,7 @@ CORE_NAMES = {
     "CAUSES": "Causes of waits and columns of budgets.",
     "VANTAGES": "Names of `Connections.vantage`.",
     "ROLES_FROM": "Names of `Connections.roles_from`.",
-    "IMPLEMENTATIONS": "Names of `Connections.client_hint` and `server_hint`; empty when not told.",
+    "IMPLEMENTATIONS": "Names of `Connections.client_hint` and `server_hint`; empty when not known.",
     "PACKET_NOTES": "Names of `Packets.note`; empty when there is nothing to say.",
 }
 """Names that the core hands out, and what they name."""

@@ -15,8 +15,8 @@ A call is *refused* if its stream is above the last stream of the server's GOAWA
 not process it: it is safe to send it again, and most implementations do so without telling the application. If it began
 a round trip or more after the GOAWAY, the server gave notice, and the client ignored it.
 
-A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its first
-GOAWAY, before the answer. It may have been processed: only calls that may run twice can be retried.
+A call is *lost* if its stream is not above the last stream, and the server closed the connection within a round trip
+after its first GOAWAY, before the answer. It may have been processed: only calls that may run twice can be retried.
 
 Three connections or more that end after exactly as many requests each, or at the same age, show a limit: the report
 names it.

@@ -11,12 +11,12 @@ durations suggest a timer that `grpc-timeout` does not show.
 How it is decided
 -----------------
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
-cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
-is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
-cancelled them, of the end that cancelled or of a proxy, and the callers lost their responses.
+cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It is
+a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
+cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses.
 
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
-the client cancels the others. These count as cancelled, but as no timer's.
+the client cancels the others. These count as cancelled, but not by a timer.
 
 When it cannot tell
 -------------------

@@ -9,11 +9,11 @@ Each silence lasts some tens or hundreds of microseconds. Neither the network no
 
 How it is decided
 -----------------
-A gap begins when the client can have the last response. Gaps of 10 ms and more are the application's own pauses and
-are left out. A finding needs all of this:
+A gap begins when the last response can have reached the client. Gaps of 10 ms and more are the application's own pauses
+and are left out. A finding needs all of this:
 
 - At least a hundred gaps.
-- 15 % of the time between the first and the last message in them.
+- The gaps take 15 % of the time between the first and the last message.
 - Callers that send in step, again as soon as they have their responses: a round carries at least half as many
   requests as there are callers, and pauses fill less than half of the time.
 

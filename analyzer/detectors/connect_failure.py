@@ -18,15 +18,15 @@ goes on for a second after it: then a sender with RFC 6298's initial timeout wou
 that quotes the SYN counts at once. A connection without payload from the client is a port check, not a failure. In a
 capture with HTTP/2 or TLS, attempts to other ports are left out.
 
-It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that did not get
-through, as to the first of two addresses, a later connection that was accepted suffices. Otherwise it is a warning, and
-critical in a capture without RPCs.
+It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that reached no
+server, such as one to the first of two addresses, any later accepted connection is enough. Otherwise it is a warning,
+and critical in a capture without RPCs.
 
 When it cannot tell
 -------------------
 Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted, and some
-clients close without one: why they did not finish the handshake stands in their log. A SYN without an answer may have
-been lost before or behind the server: capture there as well. A server that sends nothing after the ClientHello may be
+clients close without one: their log says why they did not finish the handshake. A SYN without an answer may have been
+lost before or behind the server: capture there as well. A server that sends nothing after the ClientHello may be
 blocked, or have sent its certificate in full-size packets that the path drops (`mtu-black-hole`).
 
 What would refute it
@@ -36,11 +36,11 @@ A capture at the server shows no such SYN, or an answer to it.
 What to do
 ----------
 Refused: nobody listens on that address and port. An ICMP error: a firewall rejects the connection, or its sender has no
-route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its
-name says what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there.
-Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the
-client during the handshake: most often it does not trust the certificate, or the name in it is another one. An alert of
-the server after the handshake: most often it wants a certificate of the client.
+route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its name says
+what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there. Closed after
+the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the client during
+the handshake: most often it does not trust the certificate, or it is for another name. An alert of the server after the
+handshake: most often the server wants a client certificate.
 
 References
 ----------

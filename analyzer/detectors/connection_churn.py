@@ -35,8 +35,8 @@ from different processes that each make few calls.
 
 What to do
 ----------
-Create the channel once and share it: channels and stubs are safe to use from many threads in every implementation.
-Do not close it after a call. Where a proxy or firewall between closes idle connections, keep them open with a
+Create the channel once and share it: channels and stubs are safe to use from many threads in every implementation. Do
+not close it after a call. Where a proxy or firewall between them closes idle connections, keep them open with a
 keepalive that the server permits. Where the server ends them, look for its limit on requests or age, or for its error.
 
 References
@@ -85,9 +85,9 @@ class Limits(Struct, frozen=True, eq=False):
     early_ns: int = 1_000_000_000
     """Time to the first RPC after which a connection counts as opened early (heuristic: no set-up takes a second)."""
     told_share: float = 0.02
-    """Reported from this share of set-up in set-up and RPC time (heuristic: above the variation between equal runs)."""
+    """Reported from this share of set-up in set-up and RPC time together (heuristic: above the variation of runs)."""
     warning_share: float = 0.10
-    """A warning from this share of set-up in set-up and all RPC time (heuristic: a tenth of the time)."""
+    """A warning from this share of set-up in set-up and all RPC time together (heuristic: a tenth of the time)."""
     critical_share: float = 0.50
     """Critical from this share (heuristic: more set-up than RPCs)."""
     critical_connections: int = 20

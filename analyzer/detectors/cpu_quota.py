@@ -10,13 +10,13 @@ In the packets alone this looks like garbage collection.
 
 How it is decided
 -----------------
-`grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's
-cgroup and of those above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its
-processor ran no thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in
-which the host had to act, and 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the
-client of 10 ms or longer does not count if a timer ended it, or if it is not known what did.
+`grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup and of those
+above it every 20 ms. Time counts as throttled if a thread that had to act before a send was ready, its processor ran no
+thread of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host had to
+act, with 10 % of their time throttled. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer
+does not count if a timer ended it, or if it is not known what did.
 
-It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+It is a warning if the throttled time is 5 % of the RPC time, or of the time from the first to the last message.
 
 When it cannot tell
 -------------------

@@ -1,20 +1,20 @@
-"""A flow-control window is used up until the end: its receiver got all bytes, and never gave credit back.
+"""A flow-control window stays used up until the end: its receiver got all bytes, and sent no WINDOW_UPDATE.
 
 What it finds
 -------------
 RPCs stop in the middle of a message and do not go on until their deadline. An HTTP/2 window is used up, and no
 WINDOW_UPDATE comes.
 
-The receiver's TCP acknowledged every byte, but its application does not read the stream, or its library lost credit.
-The report says which window it is, who should refill it, and since when.
+The receiver's TCP acknowledged every byte, but its application does not read the stream, or its library sends no
+WINDOW_UPDATE for them. The report says which window it is, who should refill it, and since when.
 
 How it is decided
 -----------------
-The RPC is open when the capture ends, or when its client gives it up or closes the connection. A message of an RPC that
-is given up, at its deadline for example, is not whole. The sender's stream window or
-connection window is zero or less, by all SETTINGS, WINDOW_UPDATE and DATA frames since the connection's beginning. It
-has been so for 1 s or longer, and for five times the longest wait for credit before on that connection. The receiver
-sent packets after the sender's last DATA, so it is there.
+The RPC is open when the capture ends, or when its client gives it up or closes the connection. If it was given up, for
+example at its deadline, one of its messages is incomplete. The sender's stream window or connection window is zero or
+less, by all SETTINGS, WINDOW_UPDATE and DATA frames since the connection's beginning. That has lasted for 1 s or
+longer, and for five times the longest earlier wait for a WINDOW_UPDATE on that connection. The receiver sent packets
+after the sender's last DATA, so its host is up.
 
 RFC 9113 has no timer for this: without a WINDOW_UPDATE the RPC waits for ever.
 
@@ -61,9 +61,9 @@ _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connec
 
 class Limits(Struct, frozen=True, eq=False):
     least_ns: int = 1_000_000_000
-    """Shortest time without credit (heuristic: a shorter one may be a slow reader)."""
+    """Shortest time without a WINDOW_UPDATE (heuristic: a shorter one may be a slow reader)."""
     factor: float = 5.0
-    """The same in longest waits for credit before on that connection (heuristic: slow readers are regular)."""
+    """The same, in longest earlier waits for one on that connection (heuristic: slow readers are regular)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 

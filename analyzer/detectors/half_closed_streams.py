@@ -6,14 +6,14 @@ After some time, no further call begins on a connection, although all its calls 
 gets the server's trailers and forgets the stream without ending its own side.
 
 Such a stream counts against `SETTINGS_MAX_CONCURRENT_STREAMS` until both sides ended it (RFC 9113 section 5.1.2). The
-report says how many there are, since when, and how far the limit is.
+report says how many there are, since when, and how far they are from the limit.
 
 How it is decided
 -----------------
 The server sent END_STREAM, and 1 s or more later, when the connection or the capture ends, there is neither END_STREAM
 nor RST_STREAM of the client. gRPC libraries send one of them right away. Three such streams or more are reported.
 
-It is a warning from half of the limit on, and critical where the limit is reached.
+It is a warning if they are half of the limit or more, and critical if the limit is reached.
 
 When it cannot tell
 -------------------

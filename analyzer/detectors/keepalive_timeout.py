@@ -10,8 +10,8 @@ The report compares the time with the round trip.
 How it is decided
 -----------------
 A side sends a PING, and a FIN or RST less than a round trip later, with RPCs open. So the acknowledgement could not
-have arrived. The PING is none of a bandwidth estimate or of a graceful shutdown, as far as its payload tells. The same
-time on two connections or more is a timer, and not a process that ends.
+have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two connections
+or more shows a timer, and not a process that ends.
 
 When it cannot tell
 -------------------

@@ -11,9 +11,9 @@ as well, because a channel keeps one connection for all its RPCs. The report cou
 How it is decided
 -----------------
 A pool is what one DNS answer gives for a name, addresses of one family, or the servers to which a client has
-connections on the same port at the same time, with the same methods. The RPCs of a pool are counted by server, from
-100 on. The largest share of one server is compared with an even one: it is reported from half-way between even and all.
-With three servers that is two thirds.
+connections on the same port at the same time, with the same methods. The RPCs of a pool are counted by server, if there
+are 100 or more. The largest share is reported if it is at least half-way between an even share and all RPCs: with three
+servers, two thirds.
 
 It needs no action by itself: one server may be enough. It matters where this server is slow because of its load.
 

@@ -9,12 +9,12 @@ How it is decided
 -----------------
 `grpcdiag capture --processes full` records what the scheduler does and which words in memory threads wait for
 (futex(2)). A word is a contended lock if three threads or more wait for it at once, and the thread that wakes one of
-them has waited for it shortly before. Idle workers to whom others hand work are no lock: who hands it does not wait
-among them. A finding needs 50 intervals in which the host had to act, and 20 % of their time in waits for locks.
+them has waited for it shortly before. Idle workers to whom another thread hands work are no lock: that thread does not
+wait among them. A finding needs 50 intervals in which the host had to act, with 20 % of their time in waits for locks.
 
-It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message. It is info if no
-thread waited inside an RPC. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does not
-count if a timer ended it, or if it is not known what did.
+It is a warning if these waits are 5 % of the RPC time, or of the time from the first to the last message. It is `info`
+if no thread waited inside an RPC. Only time inside RPCs counts as lost. A pause of the client of 10 ms or longer does
+not count if a timer ended it, or if it is not known what did.
 
 When it cannot tell
 -------------------

@@ -28,8 +28,9 @@ The client's application got a status for these calls from the server.
 
 What to do
 ----------
-Look for what resets streams in the server or a proxy between: a handler that returns before its response is flushed, a
-proxy whose backend closed. Update the one that does: a reset without trailers must carry an error code.
+Look for what resets streams in the server, or in a proxy between client and server: a handler that returns before its
+response is flushed, a proxy whose backend closed. Update the one that does: a reset without trailers must carry an
+error code.
 
 References
 ----------

@@ -19,8 +19,8 @@ Streams that stay open, such as watches, can fill a limit for good: as many as a
 none ends. Then nothing further can begin on the connection. Whether an RPC waits for that is not on the wire; from a
 limit of ten on it is a warning, below that it may be chance and is not reported.
 
-It is a warning from a tenth of the time between first and last message on, and critical from half of it. With a
-limit of one stream it is a warning at most.
+It is a warning if the limit was reached for a tenth of the time between the first and the last message, and critical if
+for half of it. With a limit of one stream it is a warning at most.
 
 When it cannot tell
 -------------------

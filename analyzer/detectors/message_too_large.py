@@ -9,12 +9,13 @@ A client that refuses a response resets the stream, so on the wire such calls lo
 
 How it is decided
 -----------------
-By the length in the message's prefix, and by who ended the RPC before the message was whole. Counted are responses
-above 4 MiB whose client reset the stream within 100 ms of the prefix, neither at a deadline nor because another attempt
-was answered, and requests above 4 MiB to which the server responded with RESOURCE_EXHAUSTED, a round trip or more after
-the prefix. No message above 4 MiB may have arrived whole at that host. Responses need three such RPCs: one or two may
-have been cancelled by chance. Where the text of the error is known, requests count only if it says that the message is
-too large; where it is hidden (`--show-messages` shows it), the confidence is medium.
+By the length in the message's prefix, and by who ended the RPC before the message was whole. Two kinds of RPC count.
+One has a response above 4 MiB, and its client reset the stream within 100 ms of the prefix, neither at a deadline nor
+because another attempt was answered. The other has a request above 4 MiB, to which the server responded with
+RESOURCE_EXHAUSTED, a round trip or more after the prefix. No message above 4 MiB may have arrived whole at that host.
+Responses need three such RPCs: one or two may have been cancelled by chance. Where the text of the error is known,
+requests count only if it says that the message is too large; where it is hidden (`--show-messages` shows it), the
+confidence is medium.
 
 When it cannot tell
 -------------------

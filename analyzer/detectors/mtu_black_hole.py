@@ -10,14 +10,14 @@ arrived, and how long RPCs waited.
 
 How it is decided
 -----------------
-The first bytes that the receiver does not acknowledge never arrive. Its packets go on to come, or it has reported
+The first bytes that the receiver does not acknowledge never arrive. Its packets keep arriving, or it has reported
 later, shorter bytes as received (SACK). Then one of two things must hold:
 
 - *The sender's packets are in the capture.* It retransmits these bytes three times or more, and no packet as long as
   these was ever acknowledged in this direction.
-- *They are not, because the path dropped them before.* Bytes behind them came, and the gap is a full segment or more,
-  by the MSS of the SYNs. No full segment came at all in this direction. The gap stayed open for 3 s or longer, in
-  which TCP retransmits several times.
+- *They are not in the capture, because the path dropped them before the capture point.* Bytes behind them came, and the
+  gap is a full segment or more, by the MSS of the SYNs. No full segment came at all in this direction. The gap stayed
+  open for 3 s or longer, in which TCP retransmits several times.
 
 A router may report the size that passes: ICMP fragmentation needed, ICMPv6 packet too big. TCP then uses smaller
 segments, and nothing is found. Where the sender repeats the same segments after such an error, the report names it.
@@ -75,7 +75,7 @@ LEAST_MTU = (68, 1_280)
 
 class Limits(Struct, frozen=True, eq=False):
     retransmissions: int = 3
-    """Retransmissions of the same bytes in vain (heuristic: as `peer-unreachable`)."""
+    """Retransmissions of the same bytes that were never acknowledged (heuristic: as `peer-unreachable`)."""
     passing_bytes: int = 536
     """Payload that every path carries (RFC 9293 section 3.7.1: the default MSS)."""
     open_ns: int = 3_000_000_000

@@ -10,15 +10,15 @@ that.
 
 How it is decided
 -----------------
-Each packet's TCP timestamp is its sender's clock. Its arrival less that clock is its delay but for a constant, and the
-smallest delay on the connection so far is the path alone. What a packet took longer was a queue. The minimum may rise
-by 100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off. Where all packets
-of 10 s are later by the same to 5 ms, a clock stood, and the minimum begins anew: a queue varies.
+Each packet's TCP timestamp is its sender's clock. Its arrival less that clock is its delay plus a constant, and the
+smallest delay on the connection so far is that of the path alone. Any longer time is a queue. The minimum may rise by
+100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off. If all packets of 10 s
+are later by the same time, to 5 ms, a clock had stopped, and the minimum begins anew: a queue varies.
 
 Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
-Only ACKs of two full segments and more count, because a receiver may put other ACKs off.
+Only ACKs of two full segments and more count, because a receiver may delay other ACKs.
 
-A packet is queued from 5 ms on. The queue stands when such packets show that it was not empty for 100 ms. Both
+A packet is queued from 5 ms on. It is a standing queue if such packets show that it was not empty for 100 ms. Both
 figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays. A sender that fills the link is not
 faster without the queue: its messages are `transmission`, not `network_queue`. A queue behind the capture point that
 takes no RPC time there is reported as `info`.
@@ -28,10 +28,10 @@ or, when they are too few, traffic that the capture does not show.
 
 When it cannot tell
 -------------------
-Without TCP timestamps, or with a clock whose tick is not 1 us, 1, 4 or 10 ms, packets in front of the capture point
-are not measured. If all packets of a connection were queued, only the difference between them is seen: the figures
-are lower bounds. A host or a switch that holds up packets looks like a queue of the network. Where a connection fills
-the queue itself, its small messages may wait in the sender's socket as well: that time is `unexplained`.
+Without TCP timestamps, or with a clock whose tick is not 1 µs, 1, 4 or 10 ms, packets in front of the capture point are
+not measured. If all packets of a connection were queued, only the difference between them is seen: the figures are
+lower bounds. A host or a switch that holds up packets looks like a queue of the network. Where a connection fills the
+queue itself, its small messages may wait in the sender's socket as well: that time is `unexplained`.
 
 What would refute it
 --------------------

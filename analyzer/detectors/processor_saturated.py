@@ -7,13 +7,12 @@ did not run: the host's processors ran other threads of the same command, or oth
 
 How it is decided
 -----------------
-`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded
-host had to act, the way that led to its send is known: which threads ran, and for what they waited. A finding needs
-50 such intervals, and half of their time in which a thread was ready and its processor ran something else. Only time
-inside RPCs counts as lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is
-not known what did.
+`grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded host had to act, it
+shows which threads led to the send, when they ran, and what they waited for. A finding needs 50 such intervals. In half
+of their time a thread must have been ready while its processor ran something else. Only time inside RPCs counts as
+lost. A pause of the client of 10 ms or longer does not count if a timer ended it, or if it is not known what did.
 
-It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
+It is a warning if that time is 5 % of the RPC time, or of the time from the first to the last message.
 
 When it cannot tell
 -------------------

@@ -29,11 +29,11 @@ Requests whose header fields are not all known, as after a late begin of the cap
 compared. Without numbers, retries on another connection or after more than a second look like new calls, and the
 finding understates. So do those of a client that never succeeds and never gives up. Many callers whose requests all
 have the same size hide retries. A long poll that its deadline ends looks like a retry: the confidence is low then.
-Calls with the same `x-request-id` and size that all fail look like attempts of one call.
-With many calls of one method at once the capture does not say which attempt belongs to which call. Then back-offs are
-taken from the failures in their order, and calls that failed in the end are counted, not named. An attempt before that
-is not in the capture may have gone to another server: such requests count as retries. Without ten retries of failed
-attempts they may be hedged as well, and the finding is `info`.
+Calls with the same `x-request-id` and size that all fail look like attempts of one call. With many calls of one method
+at once, the capture does not say which attempt belongs to which call. Then back-offs are taken from the failures in
+their order, and calls that failed in the end are counted, not named. An earlier attempt that is not in the capture may
+have gone to another server: such requests count as retries. If fewer than ten retries follow a failed attempt in the
+capture, these requests may be hedged calls, and the finding is `info`.
 
 What would refute it
 --------------------

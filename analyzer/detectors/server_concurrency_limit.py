@@ -20,10 +20,10 @@ response time. The finding needs all of this, for one N below the number of open
 - half of the calls waited as long as one takes, or longer,
 - the median response of the whole capture contains such a wait as well.
 
-One call at a time is told by the responses alone, in whatever order they come: while calls are open, one response
-follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at
-moments that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made
-the intervals, and nothing is said. The very first call may be slow, as in a server that has just started, if most of
+One call at a time is recognised by the responses alone, in whatever order they come: while calls are open, one response
+follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at moments
+that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made the
+intervals, and nothing is reported. The very first call may be slow, as in a server that has just started, if most of
 the calls behind it took twice as long as it.
 
 A server that works on all calls at once answers each after its own time: then calls with more others before them take
@@ -34,9 +34,9 @@ When it cannot tell
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
 many busy processors look the same, and so does a limit on the rate whose interval is as long as a call, or shorter
 where the first call was slow. So the confidence is medium, and low for one call at a time. Calls of different length,
-or several methods in one pool, hide a limit. With a record of the server's threads (`capture --pid`) the finding says
-for what they waited; it is withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections
-that reach their limit of concurrent streams are left out. So does a capture that begins when the queue is there.
+several methods in one pool, or a capture that begins when the queue already exists hide a limit. With a record of the
+server's threads (`capture --pid`) the finding says what they waited for; it is withdrawn if they mostly waited for
+processors or were stopped by a CPU quota. Connections that reach their limit of concurrent streams are left out.
 
 What would refute it
 --------------------

@@ -6,9 +6,9 @@ More callers do not raise the rate, although network and server have time. All c
 mostly they wait for their own client.
 
 All responses have arrived, nothing is in flight in either direction, and no message is incomplete. Still the next
-requests leave only some hundred microseconds later, many at once. gRPC libraries give one connection to all channels
-with the same target and the same arguments, so more channels or threads do not help. Neither TCP nor HTTP/2 limits
-anything here.
+requests leave only a few hundred microseconds later, many at once. C-core and grpc-js give one connection to all
+channels with the same target and the same arguments, so more channels or threads alone do not help there. Neither TCP
+nor HTTP/2 limits anything here.
 
 How it is decided
 -----------------
@@ -28,8 +28,8 @@ Four cases are reported as `info`:
 - There are two to five callers: one connection is often enough for them.
 - The silence is less than 5 µs for each request: connections of their own cost each request about as much.
 - The callers send at regular intervals: of n callers each sends every n-th request, and the middle half of the times
-  from a request to the n-th one after it differs by less than a quarter of their median. Timers, or pauses of the
-  callers' own, set them.
+  from a request to the n-th one after it differs by less than a quarter of their median. Then timers, or the callers'
+  own pauses, set these times.
 - The silences last 2 ms and more on average: a timer is then more likely.
 
 The time lost is the time in which the client was idle. At least one caller was waiting then, so it is a lower bound.
@@ -53,7 +53,7 @@ What to do
 ----------
 Give callers connections of their own, or a small pool. With C-core use `GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1` or an
 argument that differs per channel. With grpc-go, tonic and grpc-java use several ClientConns or Channels. Then check
-whether the rate grows. At round trips of some milliseconds it will not: the gaps are small compared with them.
+whether the rate grows. At round trips of a few milliseconds it will not: the gaps are small compared with them.
 
 References
 ----------

@@ -31,7 +31,7 @@ The client's log has the application's first call only after the connection was 
 
 What to do
 ----------
-Open the channel before the first call (`WaitForReady`, `Connect`, `getState(true)`), and then mend the slow step: the
+Open the channel before the first call (`WaitForReady`, `Connect`, `getState(true)`), and then fix the slow step: the
 verdict names it.
 
 References

@@ -37,4 +37,4 @@ PROTOCOLS = ("undecided", "http2", "tls", "other", "http1")
 LAYERS = ("packet", "tcp", "http2", "grpc", "tls")
 """Names of `Problems.layer`."""
 PAUSE_NS = 10_000_000
-"""Idle time of the client from which it is the application's own pause, nanoseconds."""
+"""Shortest idle time of the client that counts as the application's own pause, nanoseconds."""

@@ -33,9 +33,7 @@ def example(detector: Detector) -> list[str]:
     return [_origin(file), "", "```console", f"$ grpcdiag analyze {file}", "...", shown, "...", "```"]
 
 
-_AT_INFO = (
-    "The terminal gives a finding of severity `info` one line; this is the whole of it, in the form of graver ones.",
-)
+_AT_INFO = ("The terminal shows a finding of severity `info` in one line; this is the whole finding.",)
 
 
 def _origin(file: str) -> str:

@@ -62,7 +62,7 @@ pub const CAPTURE_ZSTD_WINDOW: u64 = 1 << 27;
 /// Only Zstandard can do more, some 30,000 times, which no packets compress by.
 pub const CAPTURE_EXPANSION: u64 = 1_100;
 
-/// Bytes that a compressed file may have anyhow: short files of many like packets compress best.
+/// Bytes that a compressed file may have in any case: short files of many like packets compress best.
 pub const CAPTURE_EXPANSION_FREE: u64 = 64 * 1024 * 1024;
 
 // --- Packets ---
@@ -173,7 +173,7 @@ pub const LIVE_LINGER: i64 = 1_000_000_000;
 /// Segments without payload kept of such a connection: Linux sends seven SYNs (`net.ipv4.tcp_syn_retries`) and six
 /// SYN-ACKs (`net.ipv4.tcp_synack_retries`). Behind them it is followed as one with payload, if it has a row.
 pub const OPENING_SEGMENTS: usize = 16;
-/// Ends known to listen, which tell the client of a connection begun before the capture.
+/// Ends known to listen: they show which side is the client of a connection begun before the capture.
 pub const LISTENING_ENDS: usize = 65_536;
 /// Connections followed at once by one thread, some 16 kB each; as many as a busy server has. Beyond, those idle longest
 /// are put away as if they were over.
@@ -335,7 +335,7 @@ pub const METHOD_HISTOGRAMS: usize = 512;
 pub const INTERNED_BYTES: usize = 1_024;
 /// Bytes of all strings of one kind; beyond, new ones share one name.
 pub const INTERNED_TOTAL: usize = 4 << 20;
-/// Rows that a table keeps beyond its bound until the run is over: segments of many connections are put by, some 120,000
+/// Rows that a table keeps beyond its bound until the run is over: segments of many connections are buffered, some 120,000
 /// at a time, and read connection by connection, so that which rows are the first ones shows only then.
 pub const ROWS_AHEAD: usize = 131_072;
 /// Rows of the problems table; further problems are counted only.

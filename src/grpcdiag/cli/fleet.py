@@ -78,7 +78,7 @@ def analyze(
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="Analyze the share I of N of the recordings, from 0/N on, without the summary: run fleet summarise "
+            help="Analyze share I of N of the recordings (the first is 0/N) and write no summary: run fleet summarise "
             "after all shares.",
         ),
     ] = None,
@@ -136,7 +136,7 @@ Finished = Annotated[
     bool,
     typer.Option(
         "--finished",
-        help="Include the last part of each recording: none is continued any more, and no run may be going on.",
+        help="Include the last part of each recording: only if no recording continues, and no run is going on.",
     ),
 ]
 
@@ -163,7 +163,7 @@ def prune(
     finished: Finished = False,
     quiet: Quiet = False,
 ) -> None:
-    """Remove recordings whose last packets are older; their captures are not touched, and not analyzed again."""
+    """Remove recordings whose last packets are older than --older. Captures stay, and are not analyzed again."""
     from time import time_ns
 
     before = time_ns() - _parse_age(older)

@@ -91,8 +91,8 @@ def command(
         typer.Option(
             "--fail-on",
             metavar="RULE",
-            help="Exit with 1 if a finding was at least this severe: info, warning, critical; if a condition as of "
-            "--trigger was met; or, with trigger, one of --trigger; repeatable.",
+            help="Exit with 1 if a finding was at least this severe (info, warning, critical), or a condition, written "
+            "as for --trigger, was met; trigger stands for every --trigger; repeatable.",
         ),
     ] = None,
     openmetrics: Annotated[
