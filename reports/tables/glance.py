@@ -75,7 +75,8 @@ class Glance:
         else:
             columns = {heading: piece.columns[name] for heading, name in self._view.columns.items()}
         texts_of = [self._format(name, column) for name, column in columns.items()]
-        cells = Cells(list(columns), texts_of, [isinstance(c, Texts | Hex | Parts) for c in columns.values()])
+        headings = [name.removesuffix("_ns") for name in columns]  # cells have their units
+        cells = Cells(headings, texts_of, [isinstance(c, Texts | Hex | Parts) for c in columns.values()])
         for heading, texts in zip(cells.headings, cells.columns, strict=True):
             widest = max(map(cell_len, (heading, *texts)))
             self._widths[heading] = max(widest, self._widths.get(heading, 0))
