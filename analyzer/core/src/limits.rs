@@ -140,7 +140,7 @@ pub const RETRANSMISSIONS_KEPT: usize = 4_096;
 pub const HELD_INTERVALS: usize = 8;
 /// Resendings remembered per direction until the bytes behind them are answered.
 pub const RESENT: usize = 8;
-/// Connections told apart in one run; what is left of a closed connection is a table row of about 1 kB.
+/// Connections told apart in one run; what is left of a closed connection takes some 300 bytes until its rows are made, 1.6 kB.
 pub const CONNECTIONS: usize = 1 << 20;
 /// Packets between two looks at the memory taken, when it is limited.
 pub const MEMORY_PACKETS: u32 = 1_000;

@@ -222,6 +222,7 @@ impl Window {
             }
             lane.items.clear();
             lane.payload.clear();
+            shard.end_lane(local);
             if let Some(place) = self.places.get_mut(local as usize) {
                 *place = NOTHING;
             }

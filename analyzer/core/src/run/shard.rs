@@ -250,6 +250,14 @@ impl Shard {
         self.window = None;
     }
 
+    /// All segments of the window of a connection were read: it is put away if it is over.
+    pub fn end_lane(&mut self, local: u32) {
+        let Some([_, last]) = self.window else { return };
+        if self.entries.get(local as usize).is_some_and(|entry| entry.due <= last && entry.resumes.is_none()) {
+            self.finish(local, false, last);
+        }
+    }
+
     /// Puts connections away that are over, and of which no segment of the window is missing: one that is not read now is
     /// read completely.
     fn put_away_of_window(&mut self) {

@@ -130,6 +130,7 @@ fn connections_in_use_are_bounded_too() {
 #[test]
 fn connections_that_take_turns_and_end_put_no_other_connection_away() {
     const TOGETHER: u32 = 400;
+    let measured = Measured::begin();
     let mut flood = Flood::with(Options::default());
     flood.begin();
     flood.send(CLIENT, &request(1, "/lab.v1.Lab/Echo"));
@@ -154,6 +155,7 @@ fn connections_that_take_turns_and_end_put_no_other_connection_away() {
     (flood.next, flood.host) = (next, host);
     let status = field("grpc-status", "0");
     flood.send(SERVER, &frame(HEADERS, END_HEADERS | 1, 1, &status));
+    measured.assert_below(limits::OPEN_CONNECTIONS * 2 * KB);
     let outcome = flood.finish();
     assert_eq!(outcome.finished.connections.rpcs[0], 1);
     assert_eq!((outcome.cx.rpcs.connection[0], outcome.cx.rpcs.status[0]), (0, 0));
