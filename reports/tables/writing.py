@@ -28,7 +28,7 @@ def write_rows(pieces: Iterable[Frame], format_: str, out: IO[bytes], table: str
             writer = _core.RowWriter(format_, *(_describe(table, names) if format_ == "parquet" else ()))
         if format_ != "jsonl":  # JSON escapes what controls a terminal
             given = given.escape()
-        out.write(writer.write([column.pack(name) for name, column in given.columns.items()]))
+        out.write(writer.write([column.pack(name) for name, column in given.columns.items()]).data)
         out.flush()
         rows += len(piece)
     if writer is not None:
