@@ -51,19 +51,15 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
 }
 
 /// The connections of two threads, each by its numbers, in one order; `agents` has the new numbers of the agents of `ours`.
-pub fn in_order(
-    ours: Vec<(PutAway, u32)>,
-    theirs: Vec<(PutAway, u32)>,
-    agents: Vec<u32>,
-) -> impl Iterator<Item = (u32, Ended)> {
+pub fn in_order(ours: Vec<PutAway>, theirs: Vec<PutAway>, agents: Vec<u32>) -> impl Iterator<Item = (u32, Ended)> {
     let (mut ours, mut theirs) = (ours.into_iter().peekable(), theirs.into_iter().peekable());
     std::iter::from_fn(move || {
         let is_ours = match (ours.peek(), theirs.peek()) {
-            (Some((one, _)), Some((other, _))) => one.number < other.number,
+            (Some(one), Some(other)) => one.number < other.number,
             (one, _) => one.is_some(),
         };
-        let (finished, late) = if is_ours { ours.next() } else { theirs.next() }?;
-        let mut ended = finished.ended(late)?;
+        let finished = if is_ours { ours.next() } else { theirs.next() }?;
+        let mut ended = finished.ended()?;
         for agent in [&mut ended.row.client_agent, &mut ended.row.server_agent].into_iter().filter(|_| is_ours) {
             *agent = agents.get(*agent as usize).copied().unwrap_or(*agent);
         }

@@ -11,19 +11,25 @@ use crate::connection::{Connection, Ended};
 pub struct PutAway {
     /// Its row in the connections table.
     pub number: u32,
+    late: u32,
     octets: Box<[u8]>,
 }
 
 impl PutAway {
     /// Serializes what is left of a connection.
     pub fn new(number: u32, ended: &Ended) -> Option<Self> {
-        Some(Self { number, octets: postcard::to_stdvec(ended).ok()?.into_boxed_slice() })
+        Some(Self { number, late: 0, octets: postcard::to_stdvec(ended).ok()?.into_boxed_slice() })
     }
 
-    /// What is left of it, with the packets that came late.
-    pub fn ended(&self, late: u32) -> Option<Ended> {
+    /// The same with so many packets after it was over.
+    pub fn with_late(self, late: u32) -> Self {
+        Self { late, ..self }
+    }
+
+    /// What is left of it.
+    pub fn ended(&self) -> Option<Ended> {
         let mut ended: Ended = postcard::from_bytes(&self.octets).ok()?;
-        ended.row.late_packets = late;
+        ended.row.late_packets = self.late;
         Some(ended)
     }
 }

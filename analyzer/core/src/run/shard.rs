@@ -348,7 +348,9 @@ impl Shard {
     pub fn divide(&mut self, local: usize, cut: Cut, is_named: bool, parts: &mut Parts) -> Divided {
         let Cut { end, now, is_last } = cut;
         let Some(entry) = self.entries.get_mut(local) else { return (None, false) };
-        if let Some(ended) = entry.finished.take().and_then(|finished| finished.ended(entry.late)) {
+        if let Some(finished) = entry.finished.take()
+            && let Some(ended) = finished.with_late(entry.late).ended()
+        {
             entry.is_told = true;
             return (Some((ended, OpenTime::default())), true);
         }
@@ -449,16 +451,15 @@ impl Shard {
         (self.live, live.map(|connection| connection.streams()).sum())
     }
 
-    /// The capture is over, at `end`: all connections end. Returns them by their numbers, with their late packets, the
-    /// tables, and the tap.
-    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<(PutAway, u32)>, Context, Option<Box<dyn Tap>>) {
+    /// The capture is over, at `end`: all connections end. Returns them by their numbers, the tables, and the tap.
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<PutAway>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
         for local in 0..self.entries.len() as u32 {
             self.finish(local, false, end.last.packet.saturating_add(1));
         }
-        let late = |entry: Entry| Some((entry.finished?, entry.late));
+        let late = |entry: Entry| Some(entry.finished?.with_late(entry.late));
         let mut rows: Vec<_> = self.entries.into_iter().filter_map(late).collect();
-        rows.sort_unstable_by_key(|(finished, _)| finished.number);
+        rows.sort_unstable_by_key(|finished| finished.number);
         (rows, self.cx, self.shared.tap)
     }
 }

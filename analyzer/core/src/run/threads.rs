@@ -45,7 +45,7 @@ pub struct Remote {
     filling: Batch,
     /// Rows of RPCs that were asked for.
     taking: VecDeque<Receiver<Taken>>,
-    thread: JoinHandle<(Vec<(PutAway, u32)>, Context)>,
+    thread: JoinHandle<(Vec<PutAway>, Context)>,
     /// Connections that the thread has begun to read.
     pub begun: Arc<AtomicU64>,
 }
@@ -139,7 +139,7 @@ impl Remote {
     }
 
     /// Waits for the thread to finish everything; a panic there goes on here.
-    pub fn join(self) -> (Vec<(PutAway, u32)>, Context) {
+    pub fn join(self) -> (Vec<PutAway>, Context) {
         drop(self.jobs);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

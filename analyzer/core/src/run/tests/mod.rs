@@ -158,7 +158,7 @@ impl Capture {
     fn finish(self) -> Seen {
         let (rows, cx, _) = self.shard.into_finished(CaptureEnd { last: self.end, damage: 0 });
         let mut connections = Connections::default();
-        let ended: Vec<_> = rows.iter().map(|(finished, late)| finished.ended(*late).expect("rows")).collect();
+        let ended: Vec<_> = rows.iter().map(|finished| finished.ended().expect("rows")).collect();
         for (known, ended) in self.router.known().iter().zip(&ended) {
             let ports = [known.first_sender.1, known.other.1].map(u32::from);
             let client = usize::from(ended.row.client_side);
