@@ -225,10 +225,10 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
     share, calls = len(rows) / max(tables.rpc_count, 1), max(requests - len(rows), 1)
     ends, followed = sum(len(one.ends) for one in found), sum(one.ends_followed for one in found)
     failed = sum(one.tried for one in found)
-    commonest = Counter(r.status[rows].tolist()).most_common(1)[0][0]
+    commonest, most = Counter(r.status[rows].tolist()).most_common(1)[0]
     confidence: Confidence = "low" if commonest == _failures.DEADLINE_EXCEEDED else "medium"
     status, back_off = _name_status(commonest), int(np.median(r.next_time_ns[rows] - r.time_ns[rows]))
-    mostly = "most " if len(set(r.status[rows].tolist())) > 1 else ""
+    with_status = _failures.name_most(f"with {status}", most, len(rows))
     caused = f"{count(calls, 'call')} caused {requests:,} requests"
     by_id = all(one.by_id for one in found)
     alike = "method, size and x-request-id" if by_id else "method and size"
@@ -251,7 +251,7 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             _show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: _shared.FEW_EXAMPLES])
         ),
         explanation=(
-            f"After {len(rows):,} of {count(failed, 'failed attempt')}, {mostly}with {status}, the client sent a "
+            f"After {len(rows):,} of {count(failed, 'failed attempt')}{with_status}, the client sent a "
             f"request of the same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end "
             f"of a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
