@@ -12,7 +12,7 @@ LARGEST = 2**53 - 1
 """Largest integer that JavaScript's numbers hold exactly; larger ones, only in hostile captures, are clipped to it."""
 
 _LEVEL = 6
-"""Of zlib: its own choice. The highest, 9, takes three times as long and makes the columns 4% smaller."""
+"""The default of zlib. The highest, 9, takes three times as long and makes the columns 4% smaller."""
 
 Layout = list[dict[str, Any]]
 """For each table its name, rows and columns; for each column its name, its unit, and whether it holds differences."""

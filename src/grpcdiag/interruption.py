@@ -206,7 +206,7 @@ def _hear_again(dropped: Any) -> None:
         _indivisible += 1  # Python would drop what is raised here, too
         number, _raised = _raised, 0
         _thread.start_new_thread(_send_again, (number,))
-        _waiting = 0  # the one that is sent again stands for it
+        _waiting = 0  # `_send_again` stands for it
         _indivisible -= 1
     else:
         sys.__unraisablehook__(dropped)

@@ -124,7 +124,7 @@ impl Batch {
     }
 }
 
-/// Segments that are put by connection by connection, and read so.
+/// Segments that are buffered and read connection by connection.
 ///
 /// A connection's state is some 10 kB. Thousands of connections that take turns do not fit into a cache, and fetching
 /// them takes longer than decoding. So their segments are read connection by connection, in order within each: tables
@@ -158,7 +158,7 @@ impl Window {
         self.segments == 0
     }
 
-    /// Reads a batch or puts its segments by.
+    /// Reads a batch or buffers its segments.
     pub fn take(&mut self, batch: &mut Batch, shard: &mut Shard) {
         let waits = pays(shard) && batch.is_mixed();
         if waits || self.segments > 0 {

@@ -81,6 +81,19 @@ mod tests {
         assert_eq!(RpcOrder::default().cut(5), 5);
     }
 
+    /// What a connection's end begins belongs behind the packet before it, whichever was read last.
+    #[test]
+    fn a_connection_ends_between_two_packets() {
+        let mut order = RpcOrder::default();
+        order.read(6);
+        order.push();
+        order.end_before(6);
+        order.push();
+        order.read(5);
+        order.push();
+        assert_eq!((order.packet(), order.take_first(3)), (5, Some(vec![2, 1, 0])));
+    }
+
     #[test]
     fn rows_are_taken_in_order_and_their_corrections_name_the_places_they_got() {
         let mut cx = Context::new(Options { rpc_rows: true, ..Options::default() });

@@ -137,11 +137,15 @@ fn connections_that_take_turns_and_end_put_no_other_connection_away() {
     let (next, host) = (flood.next, flood.host);
     let opening = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/a.B/C")].concat();
     for generation in 0..limits::OPEN_CONNECTIONS as u32 / TOGETHER + 3 {
-        let steps: [fn(&mut Flood, &[u8]); 5] = [
+        // the first four come together, with the first payload; only the others take turns
+        let steps: [fn(&mut Flood, &[u8]); 8] = [
             |flood, _| flood.segment(CLIENT, SYN, 1_000, &[]),
             |flood, _| flood.segment(SERVER, SYN | ACK, 5_000, &[]),
             |flood, _| flood.segment(CLIENT, ACK, 1_001, &[]),
             |flood, opening| flood.segment(CLIENT, ACK, 1_001, opening),
+            |flood, _| flood.segment(SERVER, ACK, 5_001, &[]),
+            |flood, _| flood.segment(SERVER, ACK, 5_001, &frame(SETTINGS, 0, 0, &[])),
+            |flood, _| flood.segment(CLIENT, ACK, 1_001, &[]),
             |flood, _| flood.segment(SERVER, RST, 5_001, &[]),
         ];
         for step in steps {
@@ -177,6 +181,26 @@ fn silent_connections_are_small() {
     }
     measured.assert_below(COUNT as usize * 2 * KB);
     assert_eq!(flood.finish().finished.connections.len(), COUNT as usize);
+}
+
+/// One connection that goes on is enough for that.
+#[test]
+fn silent_connections_are_packed_though_no_other_one_begins() {
+    const COUNT: u32 = 1_000;
+    let mut measured = Measured::begin();
+    let packing = Packing { awake: 0, silence: 8 * COUNT };
+    let mut flood = Flood::with(Options { packing, ..Options::default() });
+    let opening = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &request(1, "/a.B/C")].concat();
+    for host in 0..COUNT {
+        (flood.host, flood.next) = (0x0a00_0000 + host, [1_000, 5_000]);
+        flood.handshake();
+        flood.send(CLIENT, &opening);
+    }
+    measured.again();
+    for _ in 0..200 * COUNT {
+        flood.segment(CLIENT, ACK, flood.next[CLIENT], &[]);
+    }
+    measured.assert_freed(COUNT as usize * 4 * KB);
 }
 
 /// Each a ClientHello that never ends, of the longest that is kept.

@@ -35,6 +35,11 @@ impl Measured {
         self.before = MEMORY.current_usage();
     }
 
+    pub fn assert_freed(&self, least: usize) {
+        let freed = self.before.saturating_sub(MEMORY.current_usage());
+        assert!(freed >= least, "{freed} bytes freed, fewer than {least}");
+    }
+
     pub fn assert_below(&self, most: usize) {
         let held = MEMORY.peak_usage().saturating_sub(self.before);
         assert!(held < most, "{held} bytes held, not below {most}");

@@ -8,6 +8,7 @@ import sys
 import termios
 import threading
 import tty
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Self
@@ -21,16 +22,16 @@ DrawCall = Callable[[CallFigures, int], str]
 """Draws the timeline of a call, so many columns wide."""
 
 
-class View:
+class View(ABC):
     """Where intervals are shown."""
 
+    @abstractmethod
     def show(self, interval: Interval) -> None:
         """Show an interval."""
-        raise NotImplementedError
 
+    @abstractmethod
     def note(self, messages: list[str]) -> None:
         """Keep messages that no interval shows any more."""
-        raise NotImplementedError
 
     def is_asked_to_end(self) -> bool:
         """Say whether the user wants to end it; without a keyboard there is no way to."""
