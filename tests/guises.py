@@ -79,9 +79,13 @@ def _arrow(content: bytes, kind: str) -> bytes:
     return out.getvalue().to_pybytes()
 
 
+WIDE = {"COLUMNS": "400"}
+"""A terminal in which the paths of captures have room: a screen holds as many lines fewer as they take."""
+
+
 def told(arguments: Sequence[str], *, threads: int | None = None) -> bytes:
     """What a command that reads files writes; in this process."""
-    environment = {"GRPCDIAG_THREADS": str(threads) if threads else None}
+    environment = {"GRPCDIAG_THREADS": str(threads) if threads else None, **WIDE}
     outcome = CliRunner().invoke(app, list(arguments), env=environment)
     assert outcome.exit_code == 0, (arguments, outcome.stderr, outcome.exception)
     return outcome.stdout_bytes
@@ -89,7 +93,7 @@ def told(arguments: Sequence[str], *, threads: int | None = None) -> bytes:
 
 def piped(arguments: Sequence[str], content: bytes, *, threads: int | None = None) -> bytes:
     """What a command writes that reads `-`; in a process of its own."""
-    environment = {**os.environ, **({"GRPCDIAG_THREADS": str(threads)} if threads else {})}
+    environment = {**os.environ, **WIDE, **({"GRPCDIAG_THREADS": str(threads)} if threads else {})}
     command = [sys.executable, "-m", "grpcdiag", *arguments]
     done = subprocess.run(command, input=content, capture_output=True, timeout=120, env=environment)
     assert done.returncode == 0, (arguments, done.stderr)
