@@ -56,9 +56,14 @@ pub fn side<'de, T: Deserialize<'de> + PartialOrd + From<bool>, D: Deserializer<
 ///
 /// # Errors
 /// It is not below.
-pub fn below<'de, const END: usize, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
-    let number = usize::deserialize(from)?;
-    if number < END { Ok(number) } else { Err(D::Error::custom("no such place")) }
+pub fn below<'de, const END: usize, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + Copy + TryInto<usize>,
+    D: Deserializer<'de>,
+{
+    let number = T::deserialize(from)?;
+    let is_below = number.try_into().is_ok_and(|number| number < END);
+    if is_below { Ok(number) } else { Err(D::Error::custom("no such place")) }
 }
 
 /// What is saved as its difference to the one before it, which takes fewer octets.
@@ -180,7 +185,7 @@ mod tests {
         map: HashMap<u32, u32>,
         #[serde(deserialize_with = "side")]
         side: u8,
-        #[serde(deserialize_with = "below::<9, _>")]
+        #[serde(deserialize_with = "below::<9, _, _>")]
         place: usize,
     }
 

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::at::At;
+use crate::state_fields;
 
 /// Octets before each message.
 pub const PREFIX_LEN: u8 = 5;
@@ -37,6 +38,7 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Reader {
     prefix: [u8; PREFIX_LEN as usize],
+    #[serde(deserialize_with = "state_fields::below::<{ PREFIX_LEN as usize + 1 }, _, _>")]
     prefix_have: u8,
     lost: bool,
     /// These are no gRPC messages.
@@ -296,5 +298,13 @@ mod tests {
         assert_eq!((ends, reader.bytes), (1, 10));
         reader.skip(1);
         assert!(reader.is_lost());
+    }
+
+    #[test]
+    fn a_state_with_more_of_a_prefix_than_there_is_is_refused() {
+        let mut saved = postcard::to_stdvec(&Reader::default()).unwrap();
+        assert!(postcard::from_bytes::<Reader>(&saved).is_ok());
+        saved[usize::from(PREFIX_LEN)] = PREFIX_LEN + 1;
+        assert!(postcard::from_bytes::<Reader>(&saved).is_err());
     }
 }

@@ -128,7 +128,7 @@ pub struct Router {
     /// Connections without payload beyond those, the last ones of them: a ring.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::BARE_UNLISTED }, _, _>")]
     unlisted: Vec<Option<Known>>,
-    #[serde(deserialize_with = "state_fields::below::<{ limits::BARE_UNLISTED }, _>")]
+    #[serde(deserialize_with = "state_fields::below::<{ limits::BARE_UNLISTED }, _, _>")]
     next_unlisted: usize,
     /// Connections that were given to shards.
     pub begun: u64,

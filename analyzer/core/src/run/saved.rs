@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::clock_steps::Clock;
@@ -20,7 +21,7 @@ use super::router::{Known, Router};
 use super::shard::Shard;
 
 /// What is saved has this form; it is raised with changes that the sizes of types do not show.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 /// Which program saved: another one may have other types.
 type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 5]);
@@ -66,7 +67,9 @@ impl Pipeline {
         self.shards.here.forget_names();
         let Self { router, shards, questions, clock, last_time, end_time, packets_before, .. } = self;
         let saved = Saved { router, shard: shards.here, questions, clock, last_time, end_time, packets_before };
-        postcard::to_stdvec(&(PROGRAM, saved)).map_err(|error| error.to_string())
+        let state = postcard::to_stdvec(&saved).map_err(|error| error.to_string())?;
+        let head = postcard::to_stdvec(&PROGRAM).map_err(|error| error.to_string())?;
+        Ok([head.as_slice(), digest(&SHA256, &state).as_ref(), state.as_slice()].concat())
     }
 
     /// Goes on with what was saved; packets are numbered from [`Pipeline::packets_before`] on.
@@ -84,7 +87,7 @@ impl Pipeline {
 }
 
 impl Saved {
-    /// Reads what was saved. It may be damaged: see [`crate::state_fields`].
+    /// Reads what was saved. Damage shows by a checksum; of what has the right one, see [`crate::state_fields`].
     ///
     /// # Errors
     /// Why that is not possible.
@@ -93,10 +96,11 @@ impl Saved {
         if program != PROGRAM {
             return Err(format!("it was saved by another build, of version {:.20}", program.1));
         }
-        let (saved, rest) = postcard::take_from_bytes::<Self>(rest).map_err(|_| "it is damaged")?;
-        if !rest.is_empty() {
+        let (sum, state) = rest.split_at_checked(SHA256.output_len()).ok_or("it is damaged")?;
+        if digest(&SHA256, state).as_ref() != sum {
             return Err("it is damaged".into());
         }
+        let saved: Self = postcard::from_bytes(state).map_err(|_| "it is damaged")?;
         if saved.packets_before >= limits::LIVE_PACKETS {
             return Err("its packets have no more numbers".into());
         }

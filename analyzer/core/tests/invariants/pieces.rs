@@ -193,9 +193,9 @@ fn saved_runs_go_on() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is saved may be damaged: it is refused, or read on as anything, and nothing panics.
+/// What is saved may be damaged: it is refused.
 #[test]
-fn damaged_states_do_no_harm() {
+fn damaged_states_are_refused() {
     for path in captures().iter().take(12) {
         let packets = packets_of(path);
         let half = packets.len() / 2;
@@ -206,12 +206,9 @@ fn damaged_states_do_no_harm() {
         assert!(Saved::parse(&saved[..saved.len() / 2]).is_err());
         for nth in 0..40 {
             let mut damaged = saved.clone();
-            let at = 60 + (nth * 7919) % (damaged.len() - 60);
+            let at = (nth * 7919) % damaged.len();
             damaged[at] ^= 1 << (nth % 8);
-            let Ok(damaged) = Saved::parse(&damaged) else { continue };
-            let mut pipeline = Pipeline::resume(options(), Arc::default(), damaged);
-            (1..).zip(&packets[half..]).for_each(|(number, packet)| pipeline.packet(&packet.numbered(number)));
-            let _ = join(&[pipeline.cut_last(0)]);
+            assert!(Saved::parse(&damaged).is_err(), "bit {} of octet {at}", nth % 8);
         }
     }
 }

@@ -79,7 +79,7 @@ pub struct GoawaySeen {
 pub struct Side<A: Application> {
     pub(in crate::http2) state: State,
     pub(in crate::http2) head: [u8; HEADER_LEN],
-    #[serde(deserialize_with = "state_fields::below::<HEADER_LEN, _>")]
+    #[serde(deserialize_with = "state_fields::below::<HEADER_LEN, _, _>")]
     pub(in crate::http2) head_have: usize,
     /// The frame that is being read, and its first byte.
     pub(in crate::http2) frame: FrameHeader,
