@@ -24,6 +24,7 @@ from .shared.quality import (
 from .shared.sentences import (
     MOST_PATHS,
     THREADS,
+    describe_content,
     describe_cost,
     describe_processes,
     describe_requests,
@@ -120,13 +121,12 @@ def name(analysis: Analysis) -> str:
 
 def capture(analysis: Analysis, *, place: bool = True) -> str:
     """Describe the capture: its size, its quality, and with `place` where it was taken."""
-    facts, totals = analysis.capture, analysis.totals
+    facts = analysis.capture
     found = ", ".join(f"{n:,} {what}" for n, _, what in list_flaws(analysis)) or "nothing missing"
     where = f" Capture point: {list_vantages(analysis)}." if place else ""
     return (
         f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {format_span(analysis)}{format_begin(analysis)} "
-        f"({', '.join(facts.link_types)}); {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
-        f"{count(totals.messages, 'message')}. Quality of the capture: {found}.{where}"
+        f"({', '.join(facts.link_types)}); {describe_content(analysis)}. Quality of the capture: {found}.{where}"
     )
 
 

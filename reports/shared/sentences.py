@@ -13,6 +13,17 @@ MOST_PATHS = 5
 THREADS = "what led to the sends, as the scheduler recorded it"
 """The headline of `describe_processes`."""
 
+
+def describe_content(analysis: Analysis) -> str:
+    """Count connections, RPCs and messages; where none can be read, the TLS connections without secrets."""
+    totals, unread = analysis.totals, len(analysis.tls.connections) if analysis.tls else 0
+    if unread and not totals.connections:
+        return f"{count(unread, 'TLS connection')} without secrets"
+    return (
+        f"{count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}"
+    )
+
+
 _COSTS = (
     ("failed_rpcs", "RPC", "failed"),
     ("refused_rpcs", "RPC", "refused"),

@@ -19,7 +19,7 @@ from ..shared import client, hops, two_captures
 from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
-from ..shared.sentences import MOST_PATHS, THREADS, describe_processes, describe_selection
+from ..shared.sentences import MOST_PATHS, THREADS, describe_content, describe_processes, describe_selection
 from . import overviews, tls
 from .findings import list_findings, list_grave_findings, list_other_findings, show_finding, show_proof
 
@@ -166,12 +166,11 @@ def _begin(analysis: Analysis) -> list[RenderableType]:
 
 
 def _show_capture(analysis: Analysis) -> Text:
-    capture, totals = analysis.capture, analysis.totals
+    capture = analysis.capture
     line = Text(safe(list_first(analysis.files, 1)), style="bold")
     line.append(
         f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}, "
-        f"{'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
-        f"{count(totals.messages, 'message')}",
+        f"{'/'.join(capture.link_types)}; {describe_content(analysis)}",
         style="not bold",
     )
     return line

@@ -113,7 +113,8 @@ def _show_connections(shown: Sequence[ConnectionFacts], behind: Container[int], 
     if with_names:
         table.add_column("implementations", overflow="fold")
     for c in shown:
-        figures = [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", format_round_trip(c), f"{_count_packets(c):,}"]
+        calls = ["", ""] if c.protocol == "tls" else [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}"]
+        figures = [*calls, format_round_trip(c), f"{_count_packets(c):,}"]
         figures += [f"{c.retransmitted_packets:,}"] if retransmitted else []
         table.add_row(
             str(c.connection), _name_ends(c, behind), *figures, *([Text(_name_implementations(c))] * with_names)
@@ -131,8 +132,8 @@ def _name_ends(c: ConnectionFacts, behind: Container[int]) -> str:
 
 
 def _show_connection(c: ConnectionFacts, behind: Container[int], with_names: bool) -> Text:
-    figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} concurrent, min RTT {format_round_trip(c)}"
-    figures += f", {count(_count_packets(c), 'packet')}"
+    figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} concurrent, " * (c.protocol != "tls")
+    figures += f"min RTT {format_round_trip(c)}, {count(_count_packets(c), 'packet')}"
     figures += f" ({c.retransmitted_packets:,} retransmitted)" if c.retransmitted_packets else ""
     return Text(f"  #{c.connection} {_name_ends(c, behind)}: {figures}" + f"; {_name_implementations(c)}" * with_names)
 
