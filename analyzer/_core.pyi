@@ -71,6 +71,7 @@ class Run:
         messages: bool = False,
         packets: bool = False,
         rpc_rows: bool = False,
+        marks_examples: bool = False,
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,

@@ -139,3 +139,14 @@ def mark_hedged(tables: Tables, rows: Ints) -> Mask:
             candidates.pop()
             marked[place - len(answered)] = True
     return marked
+
+
+def mark_unclear(tables: Tables, rows: Ints) -> Mask:
+    """Mark attempts with a number that may be hedged: not all RPCs of their method have rows, so another may be open.
+
+    Those on the same connection have (`limits.rs`, RETRIES), those on others may not.
+    """
+    rpcs = tables.rpcs
+    some = [m.number for m in tables.methods if m.rpcs > np.count_nonzero(rpcs.method == m.number)]
+    numbered = (rpcs.previous_attempts[rows] > 0) & np.isin(rpcs.method[rows], some)
+    return np.asarray(numbered & ~np.isin(rows, find_retries(tables).retries) if numbered.any() else numbered)

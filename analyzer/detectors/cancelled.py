@@ -16,7 +16,8 @@ a warning when many RPCs were cancelled after the same time although they ended 
 cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses.
 
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
-the client cancels the others. These count as cancelled, but not by a timer.
+the client cancels the others. These count as cancelled, but not by a timer. Nor do numbered attempts whose other
+attempts were not looked at one by one, as may be where they went over other connections.
 
 When it cannot tell
 -------------------
@@ -100,7 +101,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
     hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
-    others = rows.where(~hedged)
+    unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
+    others = rows.where(~(hedged | unclear))
     share, timer = len(rows) / everything, _is_one_timer(tables, others, limits)
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
@@ -117,6 +119,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
     same += _describe_unsent(others)
+    if unclear.any():
+        same = f" {_describe_unclear(int(unclear.sum()))}{same}"
     if hedged.any():
         same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
@@ -165,6 +169,13 @@ def _describe_hedges(number: int) -> str:
     return (
         f"{number:,} of them are hedged attempts (grpc-previous-rpc-attempts): another attempt of the same call was "
         "answered first."
+    )
+
+
+def _describe_unclear(number: int) -> str:
+    return (
+        f"{number:,} carry grpc-previous-rpc-attempts: they are retries, or hedged attempts. Which, is not known: not "
+        "all RPCs of their method were looked at one by one."
     )
 
 

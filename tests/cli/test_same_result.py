@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from guises import COMPRESSIONS, FORMATS, Packets, piped, told
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from support import EXAMPLES, RECORDINGS, recorded, recording
 from typer.testing import CliRunner
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.runner import threads
 from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.kinds import KINDS, Kind
@@ -132,6 +134,35 @@ def exported(path: Path, options: tuple[str, ...], number: int) -> dict[str, byt
         chosen = [argument for name in names for argument in ("--table", name)]
         told(["export", str(path), "-o", folder, "--format", "csv", *chosen, *options], threads=number)
         return {file.name: file.read_bytes() for file in Path(folder).iterdir()} | {"": b""}
+
+
+@pytest.mark.parametrize("large", ["many", "lossy", "tls", "pings"], indirect=True)
+def test_rows_have_the_order_of_the_capture(large: tuple[Path, tuple[str, ...]]) -> None:
+    """Of many connections, too, whose segments are read connection by connection, but not if `acts` are wanted."""
+    path, _ = large
+    keylog = KINDS["tls"].keylog
+    secrets = keylog.read_bytes() if keylog else None
+    together, in_order = (taken(path, keylog=secrets, acts=acts) for acts in (False, True))
+    assert len(together["packets"]["packet"]) > 10_000
+    for table, columns in in_order.items():
+        for name, cells in columns.items():
+            assert np.array_equal(together[table][name], cells), (table, name)
+
+
+def taken(path: Path, **how: Any) -> dict[str, dict[str, Any]]:
+    """The rows of packets, frames and messages, taken while the capture is read."""
+    run = _core.Run([str(path)], packets=True, frames=True, messages=True, unlisted_packets=True, **how)
+    pieces: dict[str, list[dict[str, Any]]] = {"packets": [], "frames": [], "messages": []}
+    while run.step(9_001):
+        for table, found in pieces.items():
+            found.append(run.take(table))
+    end = run.finish()
+    for table, found in pieces.items():
+        found.append(end[table])
+    return {
+        table: {name: np.concatenate([piece[name] for piece in found]) for name in found[0]}
+        for table, found in pieces.items()
+    }
 
 
 def test_many_connections_come_the_same_however(large: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:

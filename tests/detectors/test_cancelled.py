@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from support import recorded, synthetic
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled
 from grpcdiag.analyzer.summary.figures import summarize_calls
-from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.scenes_retries import METHOD as ATTEMPTED
 from grpcdiag.fixtures.synthetic.scenes_retries import attempt, hedged
+from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/cancelled"]
@@ -163,3 +166,48 @@ def test_hedging_of_a_recorded_client() -> None:
     """220 of 220 calls ended with OK; 58 requests lost against another attempt of their call."""
     found = must(cancelled, decode([recorded("wild/hedging.pcap.zst")]))
     assert (found.severity, found.metrics["hedged_rpcs"], found.metrics["cancelled_rpcs"]) == ("info", 58, 58)
+
+
+def hedged_in_vain(conv: Conversation, other: Conversation, calls: int) -> None:
+    """Make calls whose second attempt begins 20 ms after the first, and is reset when the first is answered.
+
+    `other` carries second attempts.
+    """
+    for number in range(calls):
+        first = attempt(conv, 0)
+        conv.advance(20 * MS)
+        other.advance_to(conv.clock_ns)
+        second = attempt(other, 1)
+        conv.advance((40 + number % 3) * MS)
+        first.reply_message(16)
+        first.finish()
+        conv.settle()
+        other.advance_to(conv.clock_ns)
+        second.cancel()
+        other.settle()
+        conv.advance_to(other.clock_ns + (number % 5) * 50 * MS)
+
+
+def test_hedged_attempts_are_known_where_few_rpcs_have_rows(tmp_path: Path) -> None:
+    """The answered first attempts are behind those that have rows anyway."""
+    conv = opened()
+    for _ in range(40):
+        conv.unary(ATTEMPTED)
+    hedged_in_vain(conv, conv, 12)
+    for rows in (True, False):
+        found = must(cancelled, played(conv, tmp_path, rpc_rows=rows))
+        assert (found.severity, found.metrics["hedged_rpcs"], found.metrics["cancelled_rpcs"]) == ("info", 12, 12)
+
+
+def test_attempts_on_other_connections_are_no_timer_where_few_rpcs_have_rows(tmp_path: Path) -> None:
+    conv, other = opened(), opened()
+    for _ in range(40):
+        conv.unary(ATTEMPTED)
+    hedged_in_vain(conv, other, 12)
+    path = tmp_path / "two.pcap"
+    link = Link(connection=1, client=replace(CLIENT, port=40_002), client_isn=77, server_isn=88)
+    path.write_bytes(side_by_side((conv, other), (Link(), link)).file())
+    assert must(cancelled, decode([str(path)])).metrics["hedged_rpcs"] == 12
+    found = must(cancelled, decode([str(path)], rpc_rows=False))
+    assert (found.severity, found.metrics["cancelled_rpcs"]) == ("info", 12)
+    assert "carry grpc-previous-rpc-attempts" in found.explanation

@@ -354,7 +354,7 @@ pub const OTHER_REQUESTS: usize = 100_000;
 pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.
 pub const FIRST_RPCS: u32 = 32;
-/// Retries of each connection, its first ones, whose rows are kept as examples.
+/// Retries of each connection, its first ones, whose rows are kept as examples, and as many RPCs that are open when they begin.
 pub const RETRIES: u32 = 4_096;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.
 pub const SLOWEST_RPCS: usize = 8;

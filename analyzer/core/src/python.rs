@@ -21,11 +21,11 @@ use crate::run::piece::finish_piece;
 use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
-use crate::store::context::{Context, Options, Packing};
+use crate::store::context::{Options, Packing};
+use crate::store::disorder::Stream;
 use crate::store::handed_on::Due;
 use crate::store::only::{Only, Range};
 use crate::store::spill::Spill;
-use crate::store::tables::Column;
 use crate::tcp::note;
 use crate::tls::KeyLog;
 
@@ -112,7 +112,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -120,6 +120,7 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
+        marks_examples: bool,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -166,6 +167,7 @@ impl Run {
             packets,
             unlisted_packets,
             rpc_rows,
+            marks_examples,
             only: only.map(Arc::new),
             acts,
             errors,
@@ -230,13 +232,13 @@ impl Run {
 
     /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.
     fn take<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let take: fn(&mut Context) -> Vec<(&'static str, Column)> = match table {
-            "frames" => |cx| cx.frames.take_columns(),
-            "messages" => |cx| cx.messages.take_columns(),
-            "packets" => |cx| cx.packets.take_columns(),
+        let table = match table {
+            "frames" => Stream::Frames,
+            "messages" => Stream::Messages,
+            "packets" => Stream::Packets,
             _ => return Err(PyValueError::new_err(format!("no table {table:?} can be taken while the run goes on"))),
         };
-        to_dict(py, take(self.inner().pipeline.as_mut().ok_or_else(finished)?.rows()))
+        to_dict(py, self.inner().pipeline.as_mut().ok_or_else(finished)?.rows().take_stream(table))
     }
 
     /// Takes the rows of RPCs out of which nothing more comes, up to the first of which something may, as far as they

@@ -38,6 +38,8 @@ pub struct Call {
     pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
+    /// It has a row also where not all RPCs have.
+    pub is_example: bool,
     /// Row in the table of other requests, or [`NONE`].
     pub other_request: u32,
     /// The interned method.

@@ -80,7 +80,7 @@ pub fn is_open(h2: &Http2) -> bool {
 pub fn begin_piece(h2: &mut Http2) {
     let grpc = &mut h2.application;
     grpc.rpcs_before = grpc.followed();
-    (grpc.rpcs, grpc.retries, grpc.other_streams, grpc.stalls) = (0, 0, 0, 0);
+    (grpc.rpcs, grpc.retries, grpc.hedged, grpc.other_streams, grpc.stalls) = (0, 0, 0, 0, 0);
     (grpc.budget, grpc.loss) = Default::default();
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();

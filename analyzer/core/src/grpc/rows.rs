@@ -6,13 +6,14 @@ use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
+use crate::store::disorder::Stream;
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::act::Act;
 use super::call::Call;
 use super::headers::Summary;
 use super::message::Message;
-use super::state::{Grpc, Parser};
+use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending};
 
 /// Writes columns of a row that a table has already.
@@ -121,6 +122,7 @@ impl Act<'_> {
                 last_packet,
                 last_time_ns,
             });
+            cx.note_row(Stream::Messages);
         }
     }
 
@@ -157,7 +159,8 @@ impl Act<'_> {
             }
         }
         if call.rpc != NONE {
-            self.write_row(call, ending, complete, cx);
+            let marks = if call.is_example { rpc_flag::EXAMPLE } else { 0 } | if long { rpc_flag::LONG } else { 0 };
+            self.write_row(call, ending, complete, if cx.options.marks_examples { marks } else { 0 }, cx);
         }
         if failed {
             self.push_failure(call, cx);
@@ -165,7 +168,7 @@ impl Act<'_> {
     }
 
     /// Fills an RPC's row.
-    fn write_row(&self, call: &Call, ending: Ending, complete: bool, cx: &mut Context) {
+    fn write_row(&self, call: &Call, ending: Ending, complete: bool, marks: u8, cx: &mut Context) {
         write_counts(call, self.client(), cx);
         let row = RpcRow {
             duration_ns: i64::try_from(call.budget.total()).unwrap_or(i64::MAX),
@@ -173,7 +176,8 @@ impl Act<'_> {
             status_source: ending.source as u8,
             http_status: call.http_status,
             protocol: call.kind.protocol(),
-            flags: if complete { rpc_flag::COMPLETE } else { 0 }
+            flags: marks
+                | if complete { rpc_flag::COMPLETE } else { 0 }
                 | if call.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
                 | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
                 | if call.end_missing { rpc_flag::END_MISSING } else { 0 },
@@ -292,7 +296,8 @@ pub(super) fn touch_gap(call: &mut Call, cx: &mut Context) {
 /// Counts an RPC that begins. Whether it has a row: the first ones have, and every `example`.
 #[inline]
 pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, example: bool, cx: &mut Context) -> bool {
-    let has_row = example || grpc.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows;
+    call.is_example = example || grpc.rpcs < limits::FIRST_RPCS;
+    let has_row = call.is_example || cx.options.rpc_rows;
     if has_row {
         push_rpc(connection, call, cx);
     }
@@ -302,6 +307,25 @@ pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, examp
     grpc.max_open_rpcs = grpc.max_open_rpcs.max(grpc.open_rpcs);
     grpc.methods.note(call.method);
     has_row
+}
+
+/// Attempts of a call that are open when the next one begins have rows, too: a hedged one is known by them (gRFC A6).
+#[cold]
+pub(super) fn keep_attempts_before(h2: &mut Http2, next: &Summary, connection: u32, cx: &mut Context) {
+    let (grpc, method) = (&mut h2.application, next.method.unwrap_or(NO_METHOD));
+    let number = next.previous_attempts.saturating_sub(1);
+    for stream in h2.streams.slots_mut().take(limits::STREAMS_SEARCHED_PER_WAIT) {
+        let (id, call) = (stream.id, &mut stream.state);
+        let is_before = call.method == method && call.previous_attempts == number;
+        let is_open = id != 0 && call.kind.is_rpc() && !call.finished;
+        if is_open && is_before && !call.is_example && grpc.hedged < limits::RETRIES {
+            grpc.hedged += 1;
+            call.is_example = true;
+            if call.rpc == NONE {
+                push_rpc(connection, call, cx);
+            }
+        }
+    }
 }
 
 /// Adds the row of an RPC, which is filled when it ends.

@@ -16,7 +16,7 @@ use super::call::Call;
 use super::headers::{Summary, classify_path};
 use super::other::{note_answer, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{begin_rpc, note_context};
+use super::rows::{begin_rpc, keep_attempts_before, note_context};
 use super::state::{Grpc, Parser};
 use super::status::{Ending, Source};
 
@@ -88,6 +88,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let (h2, cx) = (&mut *self.h2, &mut *self.cx);
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
+        if summary.previous_attempts > 0 {
+            keep_attempts_before(h2, summary, act.connection, cx);
+        }
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
             return self.problem(Layer::Http2, "too many open streams: further ones are not followed");
         };

@@ -30,6 +30,8 @@ pub struct Grpc {
     pub rpcs_before: u32,
     /// Of them, those that repeat an earlier attempt.
     pub retries: u32,
+    /// RPCs that have rows because another attempt of their call may have begun meanwhile.
+    pub hedged: u32,
     /// Requests that repeat a failed one, from the first failure on.
     pub repeats: Option<Box<Repeats>>,
     /// RPCs open now.
@@ -66,6 +68,7 @@ impl Default for Grpc {
             rpcs: 0,
             rpcs_before: 0,
             retries: 0,
+            hedged: 0,
             repeats: None,
             open_rpcs: 0,
             max_open_rpcs: 0,

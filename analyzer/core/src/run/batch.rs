@@ -55,6 +55,8 @@ struct Item {
     /// Which of them it has.
     has_timestamps: bool,
     has_ip_id: bool,
+    /// See [`Context::is_shown`](crate::store::context::Context::is_shown).
+    is_shown: bool,
 }
 
 const _: () = assert!(size_of::<Item>() == 64);
@@ -76,7 +78,7 @@ impl Batch {
 
     /// Adds a segment.
     #[inline]
-    pub fn push(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+    pub fn push(&mut self, route: &Route, segment: &Segment<'_>, at: At, is_shown: bool) {
         let payload_start = self.payload.len() as u32; // batches are small
         self.payload.extend_from_slice(segment.payload);
         let ordinary = route.opens.is_none()
@@ -108,6 +110,7 @@ impl Batch {
             packet_direction: segment.packet_direction,
             has_timestamps: segment.timestamps.is_some(),
             has_ip_id: segment.ip_id.is_some(),
+            is_shown,
         });
     }
 
@@ -127,8 +130,8 @@ impl Batch {
 /// Segments that are buffered and read connection by connection.
 ///
 /// A connection's state is some 10 kB. Thousands of connections that take turns do not fit into a cache, and fetching
-/// them takes longer than decoding. So their segments are read connection by connection, in order within each: tables
-/// of rows, whose order would show it, are not made this way.
+/// them takes longer than decoding. So their segments are read connection by connection, in order within each: rows
+/// whose order would show it get that of the capture afterwards.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Positions in the shard, in the order of their first segments.
@@ -274,10 +277,12 @@ impl Item {
     fn read(&self, payload: &[u8], full: &[(Route, Segment<'static>)], shard: &mut Shard) {
         let payload = self.payload(payload);
         let at = At::new(self.packet, self.time);
+        let is_shown = std::mem::replace(&mut shard.cx.is_shown, self.is_shown);
         match full.get(self.full as usize) {
             Some((route, segment)) => shard.segment(route, &segment.with_payload(payload), at),
             None => shard.segment(&self.route(), &self.segment(payload), at),
         }
+        shard.cx.is_shown = is_shown;
     }
 
     #[inline]

@@ -106,7 +106,7 @@ impl Pipeline {
 
     /// The same, which decrypts TLS with the secrets in `keys`.
     pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
-        let alone = options.reads_in_order() || options.threads < 2;
+        let alone = options.reads_in_order() || options.streams() || options.threads < 2;
         let remote = if alone { None } else { Remote::start(options.clone(), Arc::clone(&keys)).ok() };
         let clock = (!options.file_times).then(Clock::default);
         let weights = if options.rpc_rows { &WEIGHTS_OF_ROWS } else { &WEIGHTS };
@@ -329,7 +329,8 @@ fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: O
         && (unlisted_packets || number.is_some())
         && let Some(row) = replay.last_packet(opening, number.unwrap_or(NO_CONNECTION))
     {
-        cx.packets.push(row);
+        cx.rpc_order.read(row.packet);
+        cx.push_packet(row);
     }
 }
 

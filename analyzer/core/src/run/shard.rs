@@ -266,15 +266,23 @@ impl Shard {
         self.put_away(last);
     }
 
+    /// Whether a connection is not read: see [`Only`](crate::store::only::Only).
+    #[inline]
+    pub fn leaves_out(&self, number: u32) -> bool {
+        self.cx.options.only.as_ref().is_some_and(|only| only.leaves_out(number))
+    }
+
     fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
-        if self.live >= limits::OPEN_CONNECTIONS {
+        let is_read = !self.leaves_out(route.number);
+        if is_read && self.live >= limits::OPEN_CONNECTIONS {
             self.put_away_of_window();
         }
         if self.live >= limits::OPEN_CONNECTIONS {
             self.make_room(at);
         }
-        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &mut self.shared)));
         let number = route.number;
+        let begun = is_read.then(|| Connection::new(number, segment, client, at, &mut self.cx, &mut self.shared));
+        let live = begun.map(Box::new);
         self.entries.push(Entry {
             number,
             live,
@@ -285,8 +293,10 @@ impl Shard {
             resumes: None,
             is_told: false,
         });
-        self.open.push_back(route.place.local);
-        self.live += 1;
+        if is_read {
+            self.open.push_back(route.place.local);
+            self.live += 1;
+        }
         self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
     }
 

@@ -31,15 +31,19 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Shards without connections; with tables of rows every segment is read when it comes.
+    /// Shards without connections.
     pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
-        let rows = options.reads_in_order();
-        Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote, cut: 0 }
+        let buffered = Buffered { streams: options.streams(), ..Buffered::default() };
+        let buffered = (!options.reads_in_order()).then_some(buffered);
+        Self { here: Shard::with_keys(options, keys), buffered, remote, cut: 0 }
     }
 
     /// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
     #[inline]
     pub fn deliver(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+        if route.opens.is_none() && self.here.leaves_out(route.number) {
+            return;
+        }
         let elsewhere = route.replaces.filter(|old| old.shard != route.place.shard);
         match &mut self.remote {
             Some(remote) if route.place.shard == REMOTE => {
@@ -60,9 +64,7 @@ impl Shards {
     /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows,
     /// unless only some are wanted.
     pub fn begin(&mut self, opening: &Opening, route: &Route) {
-        let options = &mut self.here.cx.options;
-        let has_rows = options.packets;
-        options.packets &= options.only.is_some();
+        self.here.cx.is_shown = self.here.cx.options.only.is_none();
         let mut is_counted = opening.first().packet <= self.cut;
         for (route, segment, at) in opening.routed(route.number, route.place) {
             if is_counted && at.packet > self.cut {
@@ -76,7 +78,7 @@ impl Shards {
             self.read_buffered();
             self.here.begin_piece(route.place.local, self.cut);
         }
-        self.here.cx.options.packets = has_rows;
+        self.here.cx.is_shown = false;
     }
 
     /// Takes a segment of a connection that this thread reads.
@@ -109,6 +111,8 @@ impl Shards {
 struct Buffered {
     /// Some are buffered.
     is_used: bool,
+    /// Rows of packets, frames or messages are wanted, which get their order when all buffered segments are read.
+    streams: bool,
     /// Segments that are not buffered, because connections did not alternate enough before them.
     pause: usize,
     filling: Batch,
@@ -121,12 +125,18 @@ impl Buffered {
             self.pause -= 1;
             return shard.segment(route, segment, at);
         }
+        if self.streams && !self.is_used {
+            shard.cx.begin_disorder();
+        }
         self.is_used = true;
-        self.filling.push(route, segment, at);
+        self.filling.push(route, segment, at, shard.cx.is_shown);
         if self.filling.is_full() {
             let was_empty = self.window.is_empty();
             self.window.take(&mut self.filling, shard);
             self.is_used = !self.window.is_empty();
+            if !self.is_used {
+                shard.cx.restore_order();
+            }
             self.pause = if was_empty && !self.is_used { PAUSE } else { 0 };
         }
     }
@@ -135,6 +145,7 @@ impl Buffered {
     fn read(&mut self, shard: &mut Shard) {
         self.window.take(&mut self.filling, shard);
         self.window.read(shard);
+        shard.cx.restore_order();
         self.is_used = false;
     }
 }

@@ -87,7 +87,7 @@ impl Remote {
     /// Takes a segment that was routed there.
     #[inline]
     pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        self.filling.push(route, segment, at);
+        self.filling.push(route, segment, at, false);
         if self.filling.is_full() {
             self.send();
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::limits;
 
 use super::budget::Budget;
+use super::disorder::{Disorder, Stream};
 use super::durations::Durations;
 use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
 use super::methods::MethodStats;
@@ -48,6 +49,8 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
+    /// Mark the rows that would also be there without `rpc_rows`.
+    pub marks_examples: bool,
     /// The only packets and frames whose rows are wanted; `None` for all.
     pub only: Option<Arc<Only>>,
     /// Keep one row per interval in which a side had to act.
@@ -71,10 +74,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether segments have to be read in the order of the capture, because rows are taken in that of reading.
+    /// Whether rows of packets, frames or messages are taken while the run goes on, all from one thread.
+    pub fn streams(&self) -> bool {
+        (self.frames || self.packets) && self.only.is_none() || self.messages
+    }
+
+    /// Whether segments have to be read in the order of the capture, because rows are given in that of reading.
     pub fn reads_in_order(&self) -> bool {
-        let streams = (self.frames || self.packets) && self.only.is_none();
-        streams || self.messages || self.acts || self.rpc_rows && self.resumes
+        self.acts || self.resumes && (self.rpc_rows || self.streams())
     }
 
     /// Whether rows of RPCs are sorted when they are taken.
@@ -144,6 +151,12 @@ pub struct Context {
     /// Packets so far, when wanted.
     #[serde(skip)]
     pub packets: Packets,
+    /// The packets that are read have rows already, which were written while they were kept.
+    #[serde(skip)]
+    pub is_shown: bool,
+    /// Rows of these three that have no order yet.
+    #[serde(skip)]
+    pub disorder: Option<Disorder>,
     /// What is kept where only some packets and frames have rows.
     #[serde(skip)]
     pub selected: Selected,
@@ -273,6 +286,7 @@ impl Context {
     pub fn push_packet(&mut self, row: PacketRow) {
         if self.options.only.as_ref().is_none_or(|only| self.selected.take(only, &row)) {
             self.packets.push(row);
+            self.note_row(Stream::Packets);
         }
     }
 
@@ -289,6 +303,7 @@ impl Context {
             self.selected.frames_read_at.push(self.rpc_order.packet());
         }
         self.frames.push(row);
+        self.note_row(Stream::Frames);
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.

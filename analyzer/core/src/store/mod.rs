@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod context;
+pub mod disorder;
 pub mod durations;
 pub mod handed_on;
 mod listed;

@@ -38,6 +38,12 @@ impl Only {
         self.ranges[row].push(range);
     }
 
+    /// Whether a connection need not be read: rows of others alone are wanted.
+    #[inline]
+    pub fn leaves_out(&self, connection: u32) -> bool {
+        !self.lists_packets && self.of(connection).is_empty()
+    }
+
     #[inline]
     fn of(&self, connection: u32) -> &[Range] {
         self.ranges.get(connection as usize).map_or(&[], Vec::as_slice)

@@ -29,6 +29,12 @@ impl RpcOrder {
         (self.now / 2) as u32
     }
 
+    /// What is read, so that what is read later has a higher number.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
     /// A row begins.
     pub fn push(&mut self) {
         self.begun.push(self.now);

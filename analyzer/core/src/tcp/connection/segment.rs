@@ -290,7 +290,7 @@ impl Connection {
     fn row_of<U: Events>(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, above: &mut U) {
         let direction = u8::from(side != above.client());
         let cx = above.context();
-        if !cx.options.packets {
+        if !cx.options.packets || cx.is_shown {
             return;
         }
         let peer = &self.halves[1 - side];
