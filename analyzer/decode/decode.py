@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 from .errors import NoGrpcError
+from .examples import divide_examples
 from .runner import DecodeOptions, Origin, Progress, Reading, Run, read_ahead
 
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
@@ -25,6 +26,13 @@ def decode(
     return tables_of(Reading(paths, rpc_rows=rpc_rows, **how).finish(progress))
 
 
+def decode_examples(
+    paths: Sequence[str], progress: Progress | None = None, **how: Unpack[DecodeOptions]
+) -> tuple[Tables, Tables]:
+    """Decode a capture into what `decode` gives without `rpc_rows`, and with them. Raises CaptureError."""
+    return divide_examples(tables_of(Reading(paths, rpc_rows=True, marks_examples=True, **how).finish(progress)))
+
+
 def stream(
     kind: type[Table],
     paths: Sequence[str],
@@ -39,16 +47,30 @@ def stream(
     Raises CaptureError, KeyError for tables that are complete only at the end, and with `require_rows` NoGrpcError
     after a capture without rows.
     """
-    name = _STREAMED[kind]
-    wanted = {table: table == name for table in _STREAMED.values()}
+    for (table,) in stream_together((kind,), paths, require_rows=require_rows, origin=origin, progress=progress, **how):
+        yield table
+
+
+def stream_together(
+    kinds: Sequence[type[Any]],
+    paths: Sequence[str],
+    *,
+    require_rows: bool = False,
+    origin: Origin | None = None,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> Iterator[list[Any]]:
+    """Decode a capture as `stream` does, and yield a piece of each of several tables at a time."""
+    names = [_STREAMED[kind] for kind in kinds]
+    wanted = {table: table in names for table in _STREAMED.values()}
     run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
-    pieces = ((take(name), run.first_time_ns) for take in run.read(None))
+    pieces = (([take(name) for name in names], run.first_time_ns) for take in run.read(None))
     for columns, first_time_ns in read_ahead(pieces, lambda: run.report(progress)):
         if origin and not rows:
             origin.time_ns = first_time_ns or 0
-        rows += len(columns["connection"])
-        yield table_of(kind, columns)
+        rows += sum(len(table["connection"]) for table in columns)
+        yield [table_of(kind, table) for kind, table in zip(kinds, columns, strict=True)]
     if require_rows and not rows:
         raise NoGrpcError(why_no_grpc(tables_of(run.result)))
 

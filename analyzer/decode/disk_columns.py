@@ -5,7 +5,7 @@ import mmap
 import tempfile
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from msgspec import Struct
 from .errors import SpillError
 
 Columns = dict[str, npt.NDArray[Any]]
+_Table = TypeVar("_Table", bound=Struct)
 
 
 def nameless() -> BinaryIO:
@@ -56,6 +57,11 @@ def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[An
         if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
             column.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
     return found
+
+
+def gathered_rows(table: _Table, rows: npt.NDArray[Any]) -> _Table:
+    """Some rows of a table, as `gathered` takes them."""
+    return type(table)(*(gathered(getattr(table, name), rows) for name in table.__struct_fields__))
 
 
 _GATHERED = 65_536

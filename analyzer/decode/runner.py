@@ -82,10 +82,18 @@ Wanted: TypeAlias = tuple[int, tuple[int, int], tuple[int, int], int | None]
 class Reading:
     """A run of the core over one capture, in a thread of its own."""
 
-    def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[DecodeOptions]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        rpc_rows: bool = False,
+        marks_examples: bool = False,
+        **how: Unpack[DecodeOptions],
+    ) -> None:
         """Begin to open the files and to read."""
         self._found: dict[str, Any] | None = None
-        self._wanted: dict[str, Any] = {"rpc_rows": rpc_rows, "threads": threads(), **how}
+        rows = {"rpc_rows": rpc_rows, "marks_examples": marks_examples}
+        self._wanted: dict[str, Any] = {**rows, "threads": threads(), **how}
         self._kept: RpcColumns | None = None
         if rpc_rows:
             from .rpc_columns import RpcColumns

@@ -22,7 +22,7 @@ from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, Int
 from ..tables.grouping import take_rows
 from ..tables.processes import Processes
 from .pictures import Picture, draw_pictures
-from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
+from .sampling import BOUNDS, PIECE, Bounds, Flights, Overview, Spans, read_around, read_overview
 from .thread_steps import NO_STEPS, PageSteps, collect_steps
 
 Column = npt.NDArray[Any]
@@ -156,18 +156,20 @@ def collect_page_data(
     bounds: Bounds = BOUNDS,
     progress: Progress | None = None,
     join: _Join | None = None,
+    overview: Overview | None = None,
     **how: Unpack[DecodeOptions],
 ) -> PageData:
     """Read the capture of an analysis again and select what is drawn. Raises CaptureError.
 
-    `join` joins the record of threads, if there is one.
+    `join` joins the record of threads, if there is one; `overview` is what the analysis was made of.
     """
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
         flights, spans = Flights().add(asdict(tables.packets)), Spans.everything()
     else:
-        tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
+        overview = overview or read_overview(paths, progress, **how)
+        tables, flights, spans = read_around(paths, overview, analysis, bounds, progress, how)
     legs = find_legs(paths, **how) if analysis.hops else None
     if legs and len(legs.tables.rpc_budgets) == len(tables.rpc_budgets):  # a file may grow meanwhile
         tables = replace(tables, rpc_budgets=legs.tables.rpc_budgets)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..decode.examples import divide_examples
 from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run, threads
 from ..model.analysis import Analysis
@@ -184,24 +185,38 @@ def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried:
     return running
 
 
-def read_around(
-    paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
-) -> tuple[Tables, tuple[Ints, Ints], Spans]:
-    """Read tables with the important frames and packets; return also the bytes in flight, and the ranges."""
-    spans, whole = _looked_over(paths, analysis, bounds, progress, how)
-    frames, packets, flights = _read(paths, spans, bounds, progress, how)
-    return replace(whole, frames=frames, packets=packets), flights, spans
+class Overview(Struct, frozen=True, eq=False):
+    """A capture without its packets and frames."""
+
+    tables: Tables
+    """With a row per RPC."""
+    examples: Tables
+    """With the rows of RPCs that `analyze` looks at."""
+    packets: _Index
 
 
-def _looked_over(
-    paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
-) -> tuple[Spans, Tables]:
-    """Find the important ranges; return also the tables without frames and packets."""
-    run = Run(paths, packets=True, only=[], lists_packets=True, rpc_rows=True, threads=threads(), **how)
+def read_overview(paths: Sequence[str], progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Overview:
+    """Read what findings and drawings of a capture need before its packets. Raises CaptureError."""
+    rows = {"rpc_rows": True, "marks_examples": True, "packets": True, "only": [], "lists_packets": True}
+    run = Run(paths, **rows, threads=threads(), **how)
     for _ in run.read(progress, RpcColumns()):
         pass
-    tables = tables_of(run.result)
-    return _chosen(_Index(*run.result["listed_packets"]), tables, analysis, bounds), tables
+    examples, tables = divide_examples(tables_of(run.result))
+    return Overview(tables, examples, _Index(*run.result["listed_packets"]))
+
+
+def read_around(
+    paths: Sequence[str],
+    overview: Overview,
+    analysis: Analysis,
+    bounds: Bounds,
+    progress: Progress | None,
+    how: DecodeOptions,
+) -> tuple[Tables, tuple[Ints, Ints], Spans]:
+    """Read tables with the important frames and packets; return also the bytes in flight, and the ranges."""
+    spans = _chosen(overview.packets, overview.tables, analysis, bounds)
+    frames, packets, flights = _read(paths, spans, bounds, progress, how)
+    return replace(overview.tables, frames=frames, packets=packets), flights, spans
 
 
 class _Index:

@@ -1,6 +1,6 @@
 """Build the tables of `docs/tables.md`: names instead of codes, null for unknown values."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_type_hints
 from urllib.parse import unquote
 
@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analyzer import _core
-from ...analyzer.decode.decode import decode, stream
+from ...analyzer.decode.decode import decode, stream, stream_together
+from ...analyzer.decode.disk_columns import gathered, gathered_rows
 from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
 from ...analyzer.decode.runner import Origin
 from ...analyzer.hops.look import find_legs
@@ -33,7 +34,6 @@ from ...analyzer.tables import (
     Tables,
     names_of,
 )
-from ...analyzer.tables.grouping import take_rows
 from .frame import Column, Frame, Hex, Lists, Numbers, Parts, Texts, number_texts
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
@@ -65,14 +65,19 @@ def _look_up(numbers: npt.NDArray[Any], texts: Sequence[str]) -> Texts:
     return Texts(codes.astype(np.uint32), some)
 
 
-def read_pieces(files: Sequence[str], table: str, origin: Origin | None = None, **how: Any) -> Iterator[Frame]:
-    """Read a capture, and build `rpcs`, `messages`, `frames`, `packets` or `waits` piece by piece."""
+def read_pieces(
+    files: Sequence[str], table: str, origin: Origin | None = None, decoded: Tables | None = None, **how: Any
+) -> Iterator[Frame]:
+    """Read a capture, and build `rpcs`, `messages`, `frames`, `packets` or `waits` piece by piece.
+
+    `decoded` are its tables with a row per RPC, if they were read before.
+    """
     match table:
         case "rpcs":
             if legs := find_legs(files, **how):
                 set_origin(origin, legs.tables)
                 return rpc_pieces(legs.tables, parents=legs.parent)
-            return map(rpcs_of, stream_rpcs(files, origin=origin, **how))
+            return rpc_pieces(decoded) if decoded else map(rpcs_of, stream_rpcs(files, origin=origin, **how))
         case "messages":
             return map(messages, stream(Messages, files, origin=origin, **how))
         case "frames":
@@ -82,6 +87,14 @@ def read_pieces(files: Sequence[str], table: str, origin: Origin | None = None, 
     tables = decode(files, rpc_rows=False, **how)
     set_origin(origin, tables)
     return map(waits, [tables])
+
+
+def read_together(files: Sequence[str], tables: Sequence[str], **how: Any) -> Iterator[dict[str, Frame]]:
+    """Read a capture once, and build pieces of several of `messages`, `frames`, `packets` at a time."""
+    kinds = {"messages": Messages, "frames": Frames, "packets": Packets}
+    build: dict[str, Callable[[Any], Frame]] = {"messages": messages, "frames": frames, "packets": packets}
+    for pieces in stream_together([kinds[table] for table in tables], files, **how):
+        yield {table: build[table](piece) for table, piece in zip(tables, pieces, strict=True)}
 
 
 def set_origin(origin: Origin | None, tables: Tables) -> None:
@@ -187,12 +200,10 @@ def rpc_pieces(
     sums = tables.rpc_budgets if budgets is None else budgets
     names = names_of(tables.methods)
     for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
-        some = slice(begin, begin + RPCS_AT_ONCE)
+        some = np.arange(begin, min(begin + RPCS_AT_ONCE, len(tables.rpcs.connection)))
         before = None if parents is None else parents[some]
-        yield rpcs_of(
-            RpcRows(take_rows(tables.rpcs, some), tables.deadlines[some], sums[some], names, tables.errors, before),
-            causes,
-        )
+        columns = gathered(tables.deadlines, some), gathered(sums, some)
+        yield rpcs_of(RpcRows(gathered_rows(tables.rpcs, some), *columns, names, tables.errors, before), causes)
 
 
 def waits(tables: Tables) -> Frame:

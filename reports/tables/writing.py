@@ -19,22 +19,43 @@ def write_rows(pieces: Iterable[Frame], format_: str, out: IO[bytes], table: str
     of the Arrow schema's fields (`unit`, `description`), where pyarrow and polars show them, and in the file's metadata
     (`grpcdiag.columns`), where DuckDB's parquet_kv_metadata shows them. Raises OSError.
     """
-    writer: _core.RowWriter | None = None
-    names, rows = list[str](), 0
-    for piece in (part for some in pieces for part in some.split(ROWS_AT_ONCE)):
-        given = piece.flatten() if format_ == "csv" else piece
-        if writer is None:
-            names = given.list_names() if format_ == "csv" else list(given.columns)
-            writer = _core.RowWriter(format_, *(_describe(table, names) if format_ == "parquet" else ()))
-        if format_ != "jsonl":  # JSON escapes what controls a terminal
-            given = given.escape()
-        out.write(writer.write([column.pack(name) for name, column in given.columns.items()]).data)
-        out.flush()
-        rows += len(piece)
-    if writer is not None:
-        out.write(writer.finish())
-        out.flush()
-    return names, rows
+    writer = TableWriter(format_, out, table)
+    for piece in pieces:
+        writer.add(piece)
+    writer.finish()
+    return writer.names, writer.rows
+
+
+class TableWriter:
+    """A table that is written as `write_rows` says."""
+
+    def __init__(self, format_: str, out: IO[bytes], table: str) -> None:
+        """Begin with nothing: the first piece has the names of the columns."""
+        self.names = list[str]()
+        self.rows = 0
+        self._format, self._out, self._table = format_, out, table
+        self._writer: _core.RowWriter | None = None
+
+    def add(self, frame: Frame) -> None:
+        """Write rows. Raises OSError."""
+        for piece in frame.split(ROWS_AT_ONCE):
+            given = piece.flatten() if self._format == "csv" else piece
+            if self._writer is None:
+                self.names = given.list_names() if self._format == "csv" else list(given.columns)
+                described = _describe(self._table, self.names) if self._format == "parquet" else ()
+                self._writer = _core.RowWriter(self._format, *described)
+            if self._format != "jsonl":  # JSON escapes what controls a terminal
+                given = given.escape()
+            columns = [column.pack(name) for name, column in given.columns.items()]
+            self._out.write(self._writer.write(columns).data)
+            self._out.flush()
+            self.rows += len(piece)
+
+    def finish(self) -> None:
+        """Write what belongs behind the rows. Raises OSError."""
+        if self._writer is not None:
+            self._out.write(self._writer.finish())
+            self._out.flush()
 
 
 def _describe(table: str, names: Iterable[str]) -> tuple[list[tuple[str, str]], dict[str, dict[str, str]]]:

@@ -41,11 +41,13 @@ from .support.stream import connect_stream
 from .support.terminal import When
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.selection.selection import Selection
+    from ..analyzer.views.sampling import Overview
     from .formats.html import Analyse
 
 
@@ -96,13 +98,14 @@ def command(
     rules = parse_rules(fail_on or (), baseline=False)
     files = connect_stream(files)
     records = read_records(client or ())
+    overviews: list[Overview] = []
 
     def analyse(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
-        several = len(files) > 1
+        several, draws = len(files) > 1, chosen_format is Format.html
         analysis = (
             _analyze_several(files, chosen, report_progress, records, clock)
             if several
-            else analyze_capture(files, chosen, report_progress, records)
+            else analyze_capture(files, chosen, report_progress, records, overviews if draws else None)
         )
         return hide_methods(analysis)
 
@@ -115,7 +118,7 @@ def command(
                 f"--format {chosen_format} shows whole captures: omit --connection, --method, --trace, --from and --to",
                 2,
             )
-        analysis = _write_drawing(files, options, chosen_format, output, quiet, analyse)
+        analysis = _write_drawing(files, options, chosen_format, output, quiet, analyse, overviews)
     else:
         with decoding(), progress(quiet) as report_progress:
             if narrowed:
@@ -131,7 +134,13 @@ def command(
 
 
 def _write_drawing(
-    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool, analyse: Analyse
+    files: list[str],
+    chosen: DecodeOptions,
+    format_: Format,
+    output: Path | None,
+    quiet: bool,
+    analyse: Analyse,
+    overviews: Sequence[Overview],
 ) -> Analysis:
     """Write a report that draws packets on a timeline, and return the analysis."""
     if format_ is Format.perfetto:
@@ -140,7 +149,7 @@ def _write_drawing(
         return write_trace(files, chosen, output, quiet)
     from .formats import html
 
-    return html.write_page(files, chosen, output, quiet, analyse)
+    return html.write_page(files, chosen, output, quiet, analyse, overviews)
 
 
 def _analyze_several(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -13,7 +14,6 @@ from ..files.atomic_file import replacing_in
 from .support.common import decoding, fail, how, one_place, progress, say, spooled, writing
 from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
-from .support.tables import read_pieces
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions, Progress
@@ -29,8 +29,8 @@ Table = StrEnum(
 """The tables, in the order in which they are written."""
 
 
-_STREAMED = (Table.rpcs, Table.messages, Table.frames, Table.packets)
-"""Tables that are written while the capture is read, each in a separate pass."""
+_TOGETHER = (Table.messages, Table.frames, Table.packets)
+"""Tables that are written together while the capture is read."""
 _ANALYSED = (Table.methods, Table.findings, Table.evidence)
 _WITHOUT_GRPC = (Table.connections, Table.waits, Table.problems, Table.packets)
 """Tables that also exist for a capture without gRPC."""
@@ -92,41 +92,55 @@ def _export(
     files: list[str], chosen: DecodeOptions, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
 ) -> dict[str, int]:
     """Write the tables and return their numbers of rows; exit with 2 if a file cannot be written."""
-    from ..reports.tables.writing import write_rows
+    from ..reports.tables.rows import read_together
+    from ..reports.tables.writing import TableWriter
 
-    written: dict[str, int] = {}
-    described: dict[str, list[str]] = {}
+    written: dict[str, TableWriter] = {}
 
-    def write(table: str, pieces: Iterable[Frame], make: Callable[[str], IO[bytes]]) -> None:
-        with make(f"{table}.{format_}") as out:
-            names, written[table] = write_rows(pieces, format_, out, table)
-        described[table] = names
+    def write_together(
+        tables: Sequence[str], pieces: Iterable[dict[str, Frame]], make: Callable[[str], IO[bytes]]
+    ) -> None:
+        with ExitStack() as opened:
+            for table in tables:
+                written[table] = TableWriter(format_, opened.enter_context(make(f"{table}.{format_}")), table)
+            for together in pieces:
+                for table, piece in together.items():
+                    written[table].add(piece)
+            for table in tables:
+                written[table].finish()
 
     with writing(output), replacing_in(output, parents=True) as make:
         with progress(quiet) as report_progress:
-            for table, frame in _read_whole(files, chosen, tables, report_progress):
-                write(table, [frame], make)
-        for table in (table for table in tables if table in _STREAMED):
+            for table, pieces in _read_whole(files, chosen, tables, report_progress):
+                write_together([table], ({table: piece} for piece in pieces), make)
+        if together := [table for table in _TOGETHER if table in tables]:
             with progress(quiet) as report_progress:
-                write(table, read_pieces(files, table, progress=report_progress, **chosen), make)
-        rows = {str(table): written[table] for table in Table if table in written}
-        write("columns", [_describe_columns({table: described[table] for table in rows})], make)
+                write_together(together, read_together(files, together, progress=report_progress, **chosen), make)
+        rows = {str(table): written[table].rows for table in Table if table in written}
+        described = _describe_columns({table: written[table].names for table in rows})
+        write_together(["columns"], [{"columns": described}], make)
     return rows
 
 
 def _read_whole(
     files: list[str], chosen: DecodeOptions, tables: tuple[Table, ...], report_progress: Progress | None
-) -> Iterator[tuple[Table, Frame]]:
-    """Read the tables that are complete only at the end of the capture. Raises NoGrpcError if there is no gRPC."""
+) -> Iterator[tuple[Table, Iterable[Frame]]]:
+    """Read the tables that are complete only at the end of the capture, and RPCs. Raises NoGrpcError without gRPC."""
     from ..analyzer.analysis import of_capture
-    from ..analyzer.decode.decode import decode
+    from ..analyzer.decode.decode import decode, decode_examples
     from ..analyzer.decode.errors import NoGrpcError
     from ..analyzer.summary.figures import why_no_grpc
     from ..reports.tables import rows
 
+    every = None
     if all(table in (Table.rpcs, Table.packets) for table in tables):
+        if Table.rpcs in tables:
+            yield Table.rpcs, rows.read_pieces(files, Table.rpcs, progress=report_progress, **chosen)
         return
-    decoded = decode(files, rpc_rows=False, progress=report_progress, **chosen)
+    if Table.rpcs in tables:
+        decoded, every = decode_examples(files, report_progress, **chosen)
+    else:
+        decoded = decode(files, rpc_rows=False, progress=report_progress, **chosen)
     if not decoded.rpc_count and any(table not in _WITHOUT_GRPC for table in tables):
         raise NoGrpcError(why_no_grpc(decoded))
     of_decoded = {
@@ -134,11 +148,13 @@ def _read_whole(
         Table.waits: rows.waits,
         Table.problems: rows.problems,
     }
-    yield from ((table, of_decoded[table](decoded)) for table in tables if table in of_decoded)
+    yield from ((table, [of_decoded[table](decoded)]) for table in tables if table in of_decoded)
+    if every is not None:
+        yield Table.rpcs, rows.read_pieces(files, Table.rpcs, decoded=every, progress=report_progress, **chosen)
     if any(table in _ANALYSED for table in tables):
         analysis = of_capture(files, decoded, *find_sidecar(files), report_progress, **chosen)
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
-        yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
+        yield from ((table, [of_analysis[table](analysis)]) for table in tables if table in of_analysis)
 
 
 def _describe_columns(described: dict[str, list[str]]) -> Frame:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...analyzer.decode.runner import DecodeOptions, Progress
     from ...analyzer.model.analysis import Analysis
+    from ...analyzer.views.sampling import Overview
     from ...reports.compare.rules import Rule
     from .html import Analyse
 
@@ -93,11 +94,24 @@ def report_analysis(
 
 
 def analyze_capture(
-    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, records: Records = ()
+    files: list[str],
+    chosen: DecodeOptions,
+    report_progress: Progress | None,
+    records: Records = (),
+    overviews: list[Overview] | None = None,
 ) -> Analysis:
-    """Analyze the files of one capture, with what clients measured. Raises CaptureError, NoGrpcError."""
+    """Analyze the files of one capture, with what clients measured. Raises CaptureError, NoGrpcError.
+
+    What a drawing of the same capture needs is added to `overviews`, if it is asked for.
+    """
     from ...analyzer.decode.runner import Reading
 
+    if overviews is not None and not records:
+        from ...analyzer.analysis import of_capture
+        from ...analyzer.views.sampling import read_overview
+
+        overviews.append(read_overview(files, report_progress, **chosen))
+        return of_capture(files, overviews[0].examples, *find_sidecar(files), report_progress, **chosen)
     reading = begun(files, chosen) or Reading(files, rpc_rows=bool(records), **chosen)
     # numpy and other libraries are imported while the core reads the capture
     from ...analyzer.analysis import of_capture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions, Progress
     from ...analyzer.model.analysis import Analysis
     from ...analyzer.tables import Processes, Tables
+    from ...analyzer.views.sampling import Overview
 
 STANDARD_INPUT = "-"
 _NAMED = "standard input"
@@ -23,8 +24,18 @@ _NAMED = "standard input"
 Analyse = Callable[[list[str], "DecodeOptions", "Progress | None"], "Analysis"]
 
 
-def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool, analyse: Analyse) -> Analysis:
-    """Write the page and return its analysis. Without RPCs the page has what the connections show; the command ends."""
+def write_page(
+    files: list[str],
+    chosen: DecodeOptions,
+    output: Path | None,
+    quiet: bool,
+    analyse: Analyse,
+    overviews: Sequence[Overview],
+) -> Analysis:
+    """Write the page and return its analysis. Without RPCs the page has what the connections show; the command ends.
+
+    `overviews` has what was read for the analysis, once it is made, if that was one capture.
+    """
     if output is None and sys.stdout.isatty():
         fail("an HTML report cannot be shown in a terminal: name a file with -o", 2)
     with spooled(files) as paths, decoding():
@@ -45,7 +56,8 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
         drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
         with progress(quiet) as report_progress:
             join = partial(_join_threads, files, chosen) if analysis.processes else None
-            rows = collect_page_data(drawn, analysis, progress=report_progress, join=join, **chosen)
+            seen = overviews[0] if overviews else None
+            rows = collect_page_data(drawn, analysis, progress=report_progress, join=join, overview=seen, **chosen)
         analysis = _restore_names(analysis, files, paths)
     prepared.join()
     write(html.render(analysis, rows), output)

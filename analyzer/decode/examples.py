@@ -1,0 +1,66 @@
+"""The RPCs that have rows where not all have, out of tables in which all have: findings see the same ones in both."""
+
+import numpy as np
+from msgspec.structs import replace
+
+from .. import _core
+from ..tables import COMPLETE, Ints, Mask, Rpcs, Tables
+from ..tables.grouping import group_rows, take_rows
+from .disk_columns import gathered, gathered_rows
+
+EXAMPLE, LONG = 64, 128
+"""Bits of `Rpcs.flags` of a run that marks examples (calls.rs): the RPC has a row whatever its end; it was among the
+longest of its method when it ended."""
+FIRST_RPCS = 32
+"""First RPCs of each connection that have rows (limits.rs)."""
+SLOWEST_RPCS = 8
+"""Longest RPCs of each method that have rows (limits.rs)."""
+_OF_EARLY_ROWS = ("trace_high", "trace_low", "span_id", "request_id")
+"""Columns without values in rows that are made later than their RPCs begin."""
+_OF_ALL_ROWS = ("request_messages", "response_messages", "request_bytes", "response_bytes")
+"""Columns without rows unless all RPCs have rows."""
+
+
+def divide_examples(tables: Tables) -> tuple[Tables, Tables]:
+    """Take the examples out of tables of a run that marks them; return these, and the tables without the marks."""
+    flags, marks = tables.rpcs.flags, np.uint8(EXAMPLE | LONG)
+    rows = _find_examples(tables.rpcs)
+    some = gathered_rows(tables.rpcs, rows)
+    flags[:] &= ~marks
+    columns = {name: np.where(_mark_early(some), getattr(some, name), 0) for name in _OF_EARLY_ROWS}
+    order = np.lexsort((some.stream, some.connection, some.first_packet))
+    some = take_rows(replace(some, flags=some.flags & ~marks, **columns), order)
+    places = np.zeros(len(flags), dtype=np.uint32)
+    places[rows[order]] = np.arange(len(rows))
+    examples = replace(
+        tables,
+        rpcs=replace(some, **{name: getattr(some, name)[:0] for name in _OF_ALL_ROWS}),
+        deadlines=gathered(tables.deadlines, rows)[order],
+        rpc_budgets=tables.rpc_budgets[:0],
+        failures=replace(tables.failures, rpc=places[tables.failures.rpc]),
+    )
+    return examples, tables
+
+
+def _find_examples(rpcs: Rpcs) -> Ints:
+    kept = (rpcs.status != _core.STATUSES.index("OK")) & (rpcs.flags & COMPLETE != 0)
+    kept |= rpcs.flags & EXAMPLE != 0
+    long = np.flatnonzero(rpcs.flags & LONG)
+    stream, first, duration, method = (
+        gathered(column, long) for column in (rpcs.stream, rpcs.first_packet, rpcs.duration_ns, rpcs.method)
+    )
+    order = np.lexsort((stream, first, -duration))
+    for places in group_rows(method[order]).values():
+        kept[long[order[places[:SLOWEST_RPCS]]]] = True
+    return np.flatnonzero(kept)
+
+
+def _mark_early(examples: Rpcs) -> Mask:
+    """Mark the rows that are made when their RPCs begin: the first ones of a connection, and retries."""
+    marked = np.flatnonzero(examples.flags & EXAMPLE)
+    order = marked[np.argsort(examples.connection[marked], kind="stable")]
+    connection = examples.connection[order]
+    rank = np.arange(len(order)) - np.searchsorted(connection, connection)
+    early: Mask = np.zeros(len(examples.flags), dtype=bool)
+    early[order] = (rank < FIRST_RPCS) | (examples.previous_attempts[order] > 0)
+    return early
