@@ -6,7 +6,6 @@ from typing import Any, Unpack
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 from .errors import NoGrpcError
-from .examples import divide_examples
 from .runner import DecodeOptions, Origin, Progress, Reading, Run, read_ahead
 
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
@@ -30,6 +29,8 @@ def decode_examples(
     paths: Sequence[str], progress: Progress | None = None, **how: Unpack[DecodeOptions]
 ) -> tuple[Tables, Tables]:
     """Decode a capture into what `decode` gives without `rpc_rows`, and with them. Raises CaptureError."""
+    from .examples import divide_examples
+
     return divide_examples(tables_of(Reading(paths, rpc_rows=True, marks_examples=True, **how).finish(progress)))
 
 

@@ -2,13 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::state_fields;
-
 /// The state between two pieces of a text.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Base64 {
     word: u32,
-    #[serde(deserialize_with = "state_fields::below::<8, _, _>")]
     bits: u8,
 }
 

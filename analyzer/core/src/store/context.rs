@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::limits;
 
 use super::budget::Budget;
-use super::disorder::{Disorder, Stream};
+use super::disorder::{Disorder, Disordered, Stream};
 use super::durations::Durations;
 use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
 use super::methods::MethodStats;
@@ -16,9 +16,9 @@ use super::rpc_order::RpcOrder;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    Acts, Closings, ConnectionMethods, Delays, Failures, FrameRow, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
-    OtherRequests, PacketRow, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls, Unanswered,
-    Undelivered, Waits, take_first,
+    Acts, Closings, Column, ConnectionMethods, Delays, Failures, FrameRow, Frames, Goaways, Idles, Layer, Messages,
+    OpenRpcs, OtherRequests, PacketRow, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls,
+    Unanswered, Undelivered, Waits, take_first,
 };
 
 /// When connections are packed.
@@ -304,6 +304,39 @@ impl Context {
         }
         self.frames.push(row);
         self.note_row(Stream::Frames);
+    }
+
+    /// The rows that follow have no order until [`Self::restore_order`].
+    pub fn begin_disorder(&mut self) {
+        let rows = [self.packets.len(), self.frames.len(), self.messages.len()];
+        self.disorder = Some(rows.map(|first| Disordered { first, read: Vec::new() }));
+    }
+
+    /// A row is written while a packet is read.
+    #[inline]
+    pub fn note_row(&mut self, table: Stream) {
+        if let Some(disorder) = &mut self.disorder {
+            disorder[table as usize].read.push(self.rpc_order.now());
+        }
+    }
+
+    /// Puts the rows in order that have come since [`Self::begin_disorder`].
+    pub fn restore_order(&mut self) {
+        let Some([packets, frames, messages]) = self.disorder.take() else { return };
+        packets.order().iter().for_each(|order| self.packets.arrange(order));
+        frames.order().iter().for_each(|order| self.frames.arrange(order));
+        messages.order().iter().for_each(|order| self.messages.arrange(order));
+    }
+
+    /// Takes the rows that are in order.
+    pub fn take_stream(&mut self, table: Stream) -> Vec<(&'static str, Column)> {
+        let disordered = self.disorder.as_mut().map(|disorder| &mut disorder[table as usize].first);
+        let rows = disordered.map_or(usize::MAX, std::mem::take);
+        match table {
+            Stream::Packets => self.packets.take_first(rows, None),
+            Stream::Frames => self.frames.take_first(rows, None),
+            Stream::Messages => self.messages.take_first(rows, None),
+        }
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
