@@ -225,4 +225,4 @@ def show_gaps(tables: Tables, row: int, examples: int = _shared.EXAMPLES) -> Ite
 
 def _describe_way(ns: int) -> str:
     """Say how far the capture point is from the client, which a gap does not include."""
-    return f"; {_shared.milliseconds(ns)} later the client can have it" if ns else ""
+    return f"; the client has it about {_shared.milliseconds(ns)} later" if ns else ""

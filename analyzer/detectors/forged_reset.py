@@ -130,7 +130,8 @@ def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
         yield f"Its TTL is {c.ttl[row]}; that of all earlier packets of {side} is {usual}."
     after = int(c.later_time_ns[row]) - int(c.time_ns[row])
     if c.later_packets[row]:
-        yield f"{side} sent packet {c.later_packet[row]} {_shared.milliseconds(after)} later, as if it had sent no RST."
+        went_on = f"went on as if it had sent no RST, {_shared.milliseconds(after)} after it"
+        yield f"{side} {went_on} (packet {c.later_packet[row]})."
     near = _get_near(tables, row)
     answer = int(c.time_ns[row]) - int(c.peer_time_ns[row])
     if c.peer_packet[row] and 0 <= answer < near:

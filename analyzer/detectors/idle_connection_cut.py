@@ -194,7 +194,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             + (
                 "let the server send GOAWAY before it closes."
                 if first.kind == "FIN"
-                else "send keepalive PINGs sooner."
+                else "keepalive PINGs must come more often than that."
             )
         ),
     )

@@ -189,10 +189,11 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
         f"them had their responses and nothing was in flight in either direction. The client then sent nothing for "
         f"about {_shared.milliseconds(seen.p50_ns)} (nine of ten times for less than "
         f"{_shared.milliseconds(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
-        f"A round has {m['requests_per_round']} requests, {m['requests_per_burst']} of them before a response arrives, "
-        f"and takes about {_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps the "
-        "client waits for no bytes and has none to finish: the time passes above TCP. A client without processor time "
-        "left looks the same, and is not faster with more connections. A second capture with separate connections "
+        f"From one of these gaps to the next it sends {m['requests_per_round']} requests, {m['requests_per_burst']} of "
+        "them before a response arrives, which takes about "
+        f"{_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps the client "
+        "waits for no bytes and has none to finish: the time passes above TCP. A client without processor time left "
+        "looks the same, and is not faster with more connections. A second capture with separate connections "
         "decides (grpcdiag compare)."
     )
 

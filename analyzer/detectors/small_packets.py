@@ -229,8 +229,8 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
     segment = f" (a full segment holds {int(m['mss']):,})" if int(m["mss"]) > 0 else ""
     head = (
         f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {count(int(m['streams']), 'stream')} in "
-        f"{m['packets_sent']:,} packets of {m['payload_bytes_per_packet']} bytes on average{segment}, "
-        f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet with any. "
+        f"{m['packets_sent']:,} packets of {m['payload_bytes_per_packet']} bytes on average{segment}. A packet with "
+        f"any holds {m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames on average. "
     )
     reason = (
         "They are spread over time: each stream sends seldom, but together they send "
