@@ -13,6 +13,8 @@ EXAMPLE, LONG = 64, 128
 longest of its method when it ended."""
 FIRST_RPCS = 32
 """First RPCs of each connection that have rows (limits.rs)."""
+RETRIES = 4_096
+"""First retries of each connection that have rows (limits.rs)."""
 SLOWEST_RPCS = 8
 """Longest RPCs of each method that have rows (limits.rs)."""
 _OF_EARLY_ROWS = ("trace_high", "trace_low", "span_id", "request_id")
@@ -32,12 +34,15 @@ def divide_examples(tables: Tables) -> tuple[Tables, Tables]:
     some = take_rows(replace(some, flags=some.flags & ~marks, **columns), order)
     places = np.zeros(len(flags), dtype=np.uint32)
     places[rows[order]] = np.arange(len(rows))
+    rpc = places[tables.failures.rpc]
+    ended = np.lexsort((rpc, tables.failures.last_packet))
     examples = replace(
         tables,
         rpcs=replace(some, **{name: getattr(some, name)[:0] for name in _OF_ALL_ROWS}),
         deadlines=gathered(tables.deadlines, rows)[order],
         rpc_budgets=tables.rpc_budgets[:0],
-        failures=replace(tables.failures, rpc=places[tables.failures.rpc]),
+        failures=take_rows(replace(tables.failures, rpc=rpc), ended),
+        failure_budgets=tables.failure_budgets[ended],
     )
     return examples, tables
 
@@ -57,10 +62,11 @@ def _find_examples(rpcs: Rpcs) -> Ints:
 
 def _mark_early(examples: Rpcs) -> Mask:
     """Mark the rows that are made when their RPCs begin: the first ones of a connection, and retries."""
-    marked = np.flatnonzero(examples.flags & EXAMPLE)
-    order = marked[np.argsort(examples.connection[marked], kind="stable")]
-    connection = examples.connection[order]
-    rank = np.arange(len(order)) - np.searchsorted(connection, connection)
-    early: Mask = np.zeros(len(examples.flags), dtype=bool)
-    early[order] = (rank < FIRST_RPCS) | (examples.previous_attempts[order] > 0)
+    is_example = examples.flags & EXAMPLE != 0
+    early: Mask = np.zeros(len(is_example), dtype=bool)
+    for some, most in ((is_example, FIRST_RPCS), (is_example & (examples.previous_attempts > 0), RETRIES)):
+        rows = np.flatnonzero(some)
+        rows = rows[np.argsort(examples.connection[rows], kind="stable")]
+        connection = examples.connection[rows]
+        early[rows[np.arange(len(rows)) - np.searchsorted(connection, connection) < most]] = True
     return early

@@ -147,6 +147,10 @@ def mark_unclear(tables: Tables, rows: Ints) -> Mask:
     Those on the same connection have (`limits.rs`, RETRIES), those on others may not.
     """
     rpcs = tables.rpcs
-    some = [m.number for m in tables.methods if m.rpcs > np.count_nonzero(rpcs.method == m.number)]
-    numbered = (rpcs.previous_attempts[rows] > 0) & np.isin(rpcs.method[rows], some)
-    return np.asarray(numbered & ~np.isin(rows, find_retries(tables).retries) if numbered.any() else numbered)
+    numbered = rpcs.previous_attempts[rows] > 0
+    if not numbered.any():
+        return numbered
+    numbers, counts = np.unique(rpcs.method, return_counts=True)
+    known = dict(zip(numbers.tolist(), counts.tolist(), strict=True))
+    some = [method.number for method in tables.methods if method.rpcs > known.get(method.number, 0)]
+    return np.asarray(numbered & np.isin(rpcs.method[rows], some) & ~np.isin(rows, find_retries(tables).retries))

@@ -99,9 +99,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
     rpcs, again = tables.rpcs, np.r_[found.retries, found.unpaired].astype(np.uint32)
-    retries = len(again)
-    if not len(found.hedges):  # rows are limited, the connections' counts are not
-        retries = int(tables.connections.retries.sum())
+    # rows are limited, the connections' counts are not
+    numbered = int(tables.connections.retries.sum())
+    retries = round(numbered * len(again) / (len(again) + len(found.hedges)))
     used = set(rpcs.method[again].tolist())
     requests = sum(m.rpcs for m in tables.methods if m.number in used)
     share, attempts = retries / max(tables.rpc_count, 1), requests / max(requests - retries, 1)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import struct
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +26,8 @@ from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.runner import threads
 from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.kinds import KINDS, Kind
+from grpcdiag.fixtures.bench.multiply import multiply
+from grpcdiag.fixtures.synthetic.packet import Captured
 
 ROWS = ("rpcs", "waits", "connections", "messages", "frames", "packets")
 COMMANDS: dict[str, list[str]] = {
@@ -137,32 +141,106 @@ def exported(path: Path, options: tuple[str, ...], number: int) -> dict[str, byt
 
 
 @pytest.mark.parametrize("large", ["many", "lossy", "tls", "pings"], indirect=True)
-def test_rows_have_the_order_of_the_capture(large: tuple[Path, tuple[str, ...]]) -> None:
+@pytest.mark.parametrize("rpc_rows", [False, True])
+def test_rows_have_the_order_of_the_capture(large: tuple[Path, tuple[str, ...]], rpc_rows: bool) -> None:
     """Of many connections, too, whose segments are read connection by connection, but not if `acts` are wanted."""
     path, _ = large
     keylog = KINDS["tls"].keylog
-    secrets = keylog.read_bytes() if keylog else None
-    together, in_order = (taken(path, keylog=secrets, acts=acts) for acts in (False, True))
+    assert_in_order(path, rpc_rows=rpc_rows, keylog=keylog.read_bytes() if keylog else None)
+
+
+def assert_in_order(path: Path, **how: Any) -> dict[str, list[int]]:
+    """The rows are those of a run that reads every packet when it comes; gives how many were taken at a time."""
+    (together, sizes), (in_order, _) = (taken(path, acts=acts, **how) for acts in (False, True))
     assert len(together["packets"]["packet"]) > 10_000
     for table, columns in in_order.items():
         for name, cells in columns.items():
             assert np.array_equal(together[table][name], cells), (table, name)
+    return sizes
 
 
-def taken(path: Path, **how: Any) -> dict[str, dict[str, Any]]:
-    """The rows of packets, frames and messages, taken while the capture is read."""
+def taken(path: Path, step: int = 9_001, **how: Any) -> tuple[dict[str, dict[str, Any]], dict[str, list[int]]]:
+    """The rows of packets, frames and messages, taken while the capture is read, and those of RPCs at the end."""
     run = _core.Run([str(path)], packets=True, frames=True, messages=True, unlisted_packets=True, **how)
     pieces: dict[str, list[dict[str, Any]]] = {"packets": [], "frames": [], "messages": []}
-    while run.step(9_001):
+    while run.step(step):
         for table, found in pieces.items():
             found.append(run.take(table))
     end = run.finish()
     for table, found in pieces.items():
         found.append(end[table])
-    return {
+    rows = {
         table: {name: np.concatenate([piece[name] for piece in found]) for name in found[0]}
         for table, found in pieces.items()
     }
+    of_requests = {name: end[name] for name in ("request_budgets", "request_ends", "rpc_budgets", "deadlines")}
+    sizes = {table: [len(piece["connection"]) for piece in found] for table, found in pieces.items()}
+    return rows | {"rpcs": end["rpcs"], "requests": of_requests}, sizes
+
+
+@pytest.fixture(scope="module")
+def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> Packets:
+    """The packets of 250 connections that take turns."""
+    source, path = Path(recorded("rpc-errors.pcap")), tmp_path_factory.mktemp("beside") / "many.pcap"
+    multiply(source, path, 1, together=250)
+    return Packets(path)
+
+
+def changed(packet: Captured, flags: int | None = None, **words: int) -> Captured:
+    """A packet of IPv4 and TCP with other ports, numbers or flags."""
+    content = bytearray(packet.data)
+    tcp = 14 + 20
+    for at, kind, name in ((0, ">H", "source"), (2, ">H", "target"), (4, ">I", "seq"), (8, ">I", "ack")):
+        if name in words:
+            struct.pack_into(kind, content, tcp + at, words[name] & 0xFFFF_FFFF)
+    if flags is not None:
+        content[tcp + 13] = flags
+    return replace(packet, data=bytes(content))
+
+
+def field(packet: Captured, kind: str, at: int) -> int:
+    found: int = struct.unpack_from(kind, packet.data, 14 + 20 + at)[0]
+    return found
+
+
+def test_roles_that_show_late_turn_the_same_rows(side_by_side: Packets, tmp_path: Path) -> None:
+    """Without handshakes, and with clients on the lower ports: who is the client shows with the first payload."""
+    packets, server = [], 50_051
+    for packet in side_by_side.all:
+        if not field(packet, ">B", 13) & 2:
+            ends = [
+                61_000 if field(packet, ">H", at) == server else 1_000 + field(packet, ">H", at) % 1_000
+                for at in (0, 2)
+            ]
+            packets.append(changed(packet, source=ends[0], target=ends[1]))
+    (tmp_path / "late.pcap").write_bytes(side_by_side.written(packets=packets))
+    assert_in_order(tmp_path / "late.pcap", step=len(packets) + 1)  # rows that were taken turn no more
+
+
+def test_a_connection_ends_where_another_takes_its_place(side_by_side: Packets, tmp_path: Path) -> None:
+    """The first connection lacks packets and falls silent; its ports are used again, long before payload comes."""
+    ends = side_by_side.all[0].data[26:30], side_by_side.all[0].data[30:34]
+    mine = [p for p in side_by_side.all if {p.data[26:30], p.data[30:34]} == set(ends)]
+    left_out = {id(packet) for packet in mine[19:23] + mine[39:]}
+    again = [changed(p, seq=field(p, ">I", 4) + 1_000_000, ack=field(p, ">I", 8) + 1_000_000) for p in mine[:12]]
+    again[0] = changed(mine[0], seq=field(mine[0], ">I", 4) + 1_000_000)
+    packets = [packet for packet in side_by_side.all if id(packet) not in left_out]
+    for at, some in ((24_000, again[3:]), (20_000, again[:3])):
+        packets[at:at] = [replace(packet, time_ns=packets[at].time_ns) for packet in some]
+    (tmp_path / "again.pcap").write_bytes(side_by_side.written(packets=packets))
+    assert_in_order(tmp_path / "again.pcap")
+
+
+def test_rows_do_not_wait_for_the_end_of_a_flood(side_by_side: Packets, tmp_path: Path) -> None:
+    """Behind 30,000 packets of connections that take turns, 200,000 others open, and carry nothing."""
+    begun, first = side_by_side.all[:30_000], side_by_side.all[0]
+    flood = [
+        replace(changed(first, 2, source=1_024 + n % 60_000, target=9_000 + n // 60_000), time_ns=begun[-1].time_ns)
+        for n in range(200_000)
+    ]
+    (tmp_path / "flood.pcap").write_bytes(side_by_side.written(packets=begun + flood))
+    sizes = assert_in_order(tmp_path / "flood.pcap")
+    assert sizes["packets"][-1] < len(flood) // 2
 
 
 def test_many_connections_come_the_same_however(large: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:

@@ -188,6 +188,14 @@ def test_hedges_are_no_part_of_the_retries(tmp_path: Path) -> None:
     assert (finding.severity, finding.metrics["attempts_per_call"]) == ("warning", 2.0)
 
 
+def test_attempts_without_rows_count_as_those_with_rows_do(tmp_path: Path) -> None:
+    """A connection has rows of its first 4,096 attempts; twelve of them were retries, and four hedged."""
+    tables = played(hedged(4, retried(12, 2, method="/demo.Store/Put")), tmp_path)
+    found = told(detector, changed(tables, "connections", retries=[16_000]))
+    assert found is not None
+    assert (found.metrics["retries"], found.metrics["hedges"]) == (12_000, 4)
+
+
 @pytest.mark.parametrize(("calls", "fires"), [(9, False), (10, True)])
 def test_few_retries_are_no_storm(tmp_path: Path, calls: int, fires: bool) -> None:
     assert bool(told(detector, played(retried(calls, 2), tmp_path))) == fires

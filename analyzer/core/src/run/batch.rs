@@ -11,7 +11,7 @@ const BATCH_SEGMENTS: usize = 3_072;
 /// Payload bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// Segments that are read together, connection by connection.
-const WINDOW_SEGMENTS: usize = 40 * BATCH_SEGMENTS;
+pub const WINDOW_SEGMENTS: usize = 40 * BATCH_SEGMENTS;
 /// Payload bytes of them.
 const WINDOW_BYTES: usize = 40 * BATCH_BYTES;
 /// Bytes of memory that are kept for the next ones.

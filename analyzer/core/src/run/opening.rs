@@ -52,6 +52,11 @@ impl Opening {
         Self { ends, client: client as u8, replaces, segments: Vec::new() }
     }
 
+    /// Whether it takes the place of another connection.
+    pub fn replaces_another(&self) -> bool {
+        self.replaces.is_some()
+    }
+
     /// The packet of the segment that was kept last.
     pub fn last_packet(&self) -> Option<u32> {
         self.segments.last().map(|early| early.packet)

@@ -136,11 +136,15 @@ fn keep_examples(cx: &mut Context) {
 }
 
 fn sorted_rows(rpcs: &Rpcs, kept: &[u32]) -> Vec<u32> {
-    let mut rows = kept.to_vec();
-    rows.sort_by_key(|&row| {
-        [&rpcs.first_packet, &rpcs.connection, &rpcs.stream].map(|column| at(column, row as usize))
-    });
-    rows
+    // a packet is of one connection
+    let key = |place: usize| {
+        let row = kept.get(place).map_or(usize::MAX, |&row| row as usize);
+        (at(&rpcs.first_packet, row), at(&rpcs.stream, row))
+    };
+    match order(kept.len(), usize::MAX, key) {
+        Some(order) => order.iter().filter_map(|&place| kept.get(place as usize).copied()).collect(),
+        None => kept.to_vec(),
+    }
 }
 
 /// Packets and frames in the order of the capture, if only some have rows: others were read in it.

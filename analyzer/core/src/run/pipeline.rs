@@ -225,6 +225,7 @@ impl Pipeline {
                     }
                     Routed::Kept(opening, number) => {
                         show_kept(&mut self.shards.here.cx, &mut self.replay, opening, number);
+                        self.shards.note_kept();
                     }
                     Routed::Ignored => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
                 }

@@ -67,9 +67,13 @@ impl Pipeline {
         self.shards.here.forget_names();
         let Self { router, shards, questions, clock, last_time, end_time, packets_before, .. } = self;
         let saved = Saved { router, shard: shards.here, questions, clock, last_time, end_time, packets_before };
-        let state = postcard::to_stdvec(&saved).map_err(|error| error.to_string())?;
-        let head = postcard::to_stdvec(&PROGRAM).map_err(|error| error.to_string())?;
-        Ok([head.as_slice(), digest(&SHA256, &state).as_ref(), state.as_slice()].concat())
+        let mut all = postcard::to_stdvec(&PROGRAM).map_err(|error| error.to_string())?;
+        let (sum, state) = (all.len(), all.len() + SHA256.output_len());
+        all.resize(state, 0);
+        all = postcard::to_extend(&saved, all).map_err(|error| error.to_string())?;
+        let found = all.get(state..).map(|state| digest(&SHA256, state));
+        all.splice(sum..state, found.iter().flat_map(|found| found.as_ref()).copied());
+        Ok(all)
     }
 
     /// Goes on with what was saved; packets are numbered from [`Pipeline::packets_before`] on.

@@ -277,7 +277,7 @@ impl Shard {
         if is_read && self.live >= limits::OPEN_CONNECTIONS {
             self.put_away_of_window();
         }
-        if self.live >= limits::OPEN_CONNECTIONS {
+        if is_read && self.live >= limits::OPEN_CONNECTIONS {
             self.make_room(at);
         }
         let number = route.number;

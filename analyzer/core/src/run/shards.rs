@@ -22,7 +22,7 @@ const PAUSE: usize = 50_000;
 pub struct Shards {
     /// The connections of this thread.
     pub here: Shard,
-    /// Their buffered segments, if they are many; `None` if the order of rows matters.
+    /// Their buffered segments, if they are many; `None` if every segment is to be read when it comes.
     buffered: Option<Buffered>,
     /// The others, in a thread of their own.
     pub remote: Option<Remote>,
@@ -64,6 +64,9 @@ impl Shards {
     /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows,
     /// unless only some are wanted.
     pub fn begin(&mut self, opening: &Opening, route: &Route) {
+        if opening.replaces_another() {
+            self.read_buffered(); // the other one ends here, not where its segments were kept
+        }
         self.here.cx.is_shown = self.here.cx.options.only.is_none();
         let mut is_counted = opening.first().packet <= self.cut;
         for (route, segment, at) in opening.routed(route.number, route.place) {
@@ -79,6 +82,15 @@ impl Shards {
             self.here.begin_piece(route.place.local, self.cut);
         }
         self.here.cx.is_shown = false;
+    }
+
+    /// The row of a kept packet was written: rows behind it wait no longer than for so many segments.
+    pub fn note_kept(&mut self) {
+        let Some(buffered) = self.buffered.as_mut().filter(|buffered| buffered.is_used) else { return };
+        buffered.kept += 1;
+        if buffered.kept >= batch::WINDOW_SEGMENTS {
+            self.read_buffered();
+        }
     }
 
     /// Takes a segment of a connection that this thread reads.
@@ -113,6 +125,8 @@ struct Buffered {
     is_used: bool,
     /// Rows of packets, frames or messages are wanted, which get their order when all buffered segments are read.
     streams: bool,
+    /// Packets of openings since the first of them.
+    kept: usize,
     /// Segments that are not buffered, because connections did not alternate enough before them.
     pause: usize,
     filling: Batch,
@@ -125,8 +139,11 @@ impl Buffered {
             self.pause -= 1;
             return shard.segment(route, segment, at);
         }
-        if self.streams && !self.is_used {
-            shard.cx.begin_disorder();
+        if !self.is_used {
+            self.kept = 0;
+            if self.streams {
+                shard.cx.begin_disorder();
+            }
         }
         self.is_used = true;
         self.filling.push(route, segment, at, shard.cx.is_shown);

@@ -260,25 +260,31 @@ impl Context {
         self.problems.note(layer, text, connection, packet, time_ns);
     }
 
-    /// Corrects the directions of a connection's last rows, written before it showed who is the client.
+    /// Corrects the directions of a connection's last rows, written before it showed who is the client. Behind rows that have
+    /// no order yet those of other connections may be many: of the capture's last packets they are the same.
     #[cold]
     pub fn turn_rows(&mut self, connection: u32) {
-        let turn = |connections: &[u32], directions: &mut [u8]| -> Vec<usize> {
-            let rows = connections.iter().zip(directions).enumerate().rev().take(limits::TURNED_ROWS);
-            let mine = rows.filter(|(_, (of, _))| **of == connection);
+        let oldest = self.rpc_order.packet().saturating_sub(limits::TURNED_ROWS as u32);
+        let disordered = self.disorder.as_ref().map(|tables| tables.each_ref().map(|table| table.read.len()));
+        let turn = |connections: &[u32], directions: &mut [u8], written: &[u32], more: usize| -> Vec<usize> {
+            let rows = connections.iter().zip(directions).enumerate().rev().take(limits::TURNED_ROWS + more);
+            let is_late = |row: usize| written.get(row).is_none_or(|&packet| packet >= oldest);
+            let mine = rows.filter(|(row, (of, _))| **of == connection && is_late(*row));
             let turned = mine.map(|(row, (_, direction))| {
                 *direction ^= 1;
                 row
             });
             turned.collect()
         };
-        let packets = turn(&self.packets.connection, &mut self.packets.direction);
-        self.selected.turn(connection, &packets);
-        turn(&self.frames.connection, &mut self.frames.direction);
-        turn(&self.messages.connection, &mut self.messages.direction);
-        turn(&self.acts.connection, &mut self.acts.direction);
-        turn(&self.queues.connection, &mut self.queues.direction);
-        turn(&self.stalls.connection, &mut self.stalls.direction);
+        let Self { packets, frames, messages, acts, queues, stalls, .. } = self;
+        let [more_packets, more_frames, more_messages] = disordered.unwrap_or_default();
+        let turned = turn(&packets.connection, &mut packets.direction, &packets.packet, more_packets);
+        turn(&frames.connection, &mut frames.direction, &frames.last_packet, more_frames);
+        turn(&messages.connection, &mut messages.direction, &messages.last_packet, more_messages);
+        turn(&acts.connection, &mut acts.direction, &[], 0);
+        turn(&queues.connection, &mut queues.direction, &[], 0);
+        turn(&stalls.connection, &mut stalls.direction, &[], 0);
+        self.selected.turn(connection, &turned);
     }
 
     /// Adds the row of a packet, if it is wanted.
@@ -328,10 +334,16 @@ impl Context {
         messages.order().iter().for_each(|order| self.messages.arrange(order));
     }
 
-    /// Takes the rows that are in order.
+    /// Takes the rows that are in order. What is still to be read in its order may turn the last of them.
     pub fn take_stream(&mut self, table: Stream) -> Vec<(&'static str, Column)> {
-        let disordered = self.disorder.as_mut().map(|disorder| &mut disorder[table as usize].first);
-        let rows = disordered.map_or(usize::MAX, std::mem::take);
+        let rows = match self.disorder.as_mut().map(|disorder| &mut disorder[table as usize].first) {
+            Some(first) => {
+                let rows = first.saturating_sub(limits::TURNED_ROWS);
+                *first -= rows;
+                rows
+            }
+            None => usize::MAX,
+        };
         match table {
             Stream::Packets => self.packets.take_first(rows, None),
             Stream::Frames => self.frames.take_first(rows, None),
@@ -425,6 +437,8 @@ impl Context {
         self.make_ready(&places);
         self.deadlines = take_first(&mut self.deadlines, rows, Some(&places));
         self.rpc_budgets = take_first(&mut self.rpc_budgets, rows, Some(&places));
+        self.request_budgets = take_first(&mut self.request_budgets, rows, Some(&places));
+        self.request_ends = take_first(&mut self.request_ends, rows, Some(&places));
         self.rpcs.arrange(&places);
         self.rpc_sizes.arrange(&places);
     }
