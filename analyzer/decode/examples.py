@@ -35,7 +35,7 @@ def divide_examples(tables: Tables) -> tuple[Tables, Tables]:
     places = np.zeros(len(flags), dtype=np.uint32)
     places[rows[order]] = np.arange(len(rows))
     rpc = places[tables.failures.rpc]
-    ended = np.lexsort((rpc, tables.failures.last_packet))
+    ended = np.lexsort((rpc, some.last_packet[rpc]))
     examples = replace(
         tables,
         rpcs=replace(some, **{name: getattr(some, name)[:0] for name in _OF_ALL_ROWS}),
