@@ -31,11 +31,12 @@ class Stalls(Struct, frozen=True, eq=False):
     share: float
     """`lost_ns` as a share of all RPC time."""
     ends: tuple[tuple[int, int, int, int], ...]
-    """(connection, direction, intervals, nanoseconds) of each blocked sender, the one blocked longest first."""
+    """(connection, direction, intervals, nanoseconds) of each blocked sender, the one blocked longest first: those of
+    the side that was blocked longer before those of the other one."""
 
     @property
     def first(self) -> tuple[int, int]:
-        """Return the connection and direction that were blocked longest."""
+        """Return the connection that was blocked longest, of the direction that was."""
         return self.ends[0][:2]
 
 
@@ -58,7 +59,8 @@ def sum_by_end(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], .
     )
     time = np.zeros(len(keys), dtype=np.int64)
     np.add.at(time, place, waits.duration_ns[rows])
-    order = np.argsort(-time, kind="stable")
+    of_side = np.array([time[keys % 2 == side].sum() for side in (0, 1)])
+    order = np.lexsort((-time, -of_side[keys % 2]))
     return tuple((int(keys[i]) // 2, int(keys[i]) % 2, int(counts[i]), int(time[i])) for i in order)
 
 
@@ -130,6 +132,16 @@ def describe_owed(tables: Tables, row: int) -> str:
 def format_times(number: int) -> str:
     """Format a number of times: `once`, `12 times`."""
     return "once" if number == 1 else f"{number:,} times"
+
+
+def count_times(tables: Tables, stalls: Stalls) -> str:
+    """Say how often the side was blocked that was blocked longer, and how often the other one."""
+    mine = sum(count for _, direction, count, _ in stalls.ends if direction == stalls.first[1])
+    others = [end for end in stalls.ends if end[1] != stalls.first[1]]
+    if not others:
+        return format_times(mine)
+    other = f"{_shared.host(tables, *others[0][:2])} {format_times(len(stalls.rows) - mine)}"
+    return f"{format_times(mine)} (and {other})"
 
 
 def list_blocked(tables: Tables, stalls: Stalls, shown: int = 3) -> str:

@@ -100,7 +100,7 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
     senders = set(tables.waits.direction[stalls.rows].tolist())
     return Finding(
         id=window.id,
-        title=f"{words.blocked} was blocked {_stalls.format_times(len(stalls.rows))} by {window.name}",
+        title=f"{words.blocked} was blocked {_stalls.count_times(tables, stalls)} by {window.name}",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(_stalls.rate_confidence(tables, stalls.rows), "medium" if late else "high"),
         scope=_stalls.find_scope(tables, stalls.rows),

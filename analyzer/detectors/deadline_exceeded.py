@@ -11,11 +11,13 @@ wire. The error code says nothing: grpc-go and C-core send CANCEL, grpclib sends
 
 How it is decided
 -----------------
-An RPC that its client reset at or after its `grpc-timeout` has the status DEADLINE_EXCEEDED. So has one whose
-response came 20 ms or more after it: the client's timer had ended the call, whatever the response says. One that either
-side reset a little earlier counts as well: C-core rounds `grpc-timeout` up to two or three digits, a little time passes
-between reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says
-where their time went.
+An RPC that its client reset at or after its `grpc-timeout`, or its server with CANCEL, has the status
+DEADLINE_EXCEEDED. So has one whose response came 20 ms or more after it, if the client's RST_STREAM may still have been
+on its way, or its packets were lost: the client's timer had ended the call, whatever the response says. A client that
+could send RST_STREAM and does not leaves its deadline to the server, and its call has the status of the response. One
+that either side reset a little earlier counts as well: C-core rounds `grpc-timeout` up to two or three digits, a little
+time passes between reading the clock and the first packet, and a server may track the same deadline. The budget of
+these RPCs says where their time went.
 
 When it cannot tell
 -------------------

@@ -67,7 +67,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"{sender} held back a small segment {_stalls.format_times(len(stalls.rows))} for a delayed ACK",
+        title=f"{sender} held back a small segment {_stalls.count_times(tables, stalls)} for a delayed ACK",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=_stalls.rate_confidence(tables, stalls.rows),
         scope=_stalls.find_scope(tables, stalls.rows),

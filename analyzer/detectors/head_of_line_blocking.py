@@ -65,7 +65,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"messages of {sender} waited {_stalls.format_times(len(stalls.rows))} behind bytes of other streams",
+        title=f"messages of {sender} waited {_stalls.count_times(tables, stalls)} behind bytes of other streams",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower("medium", _stalls.rate_confidence(tables, stalls.rows)),
         scope=_stalls.find_scope(tables, stalls.rows),

@@ -256,10 +256,9 @@ def describe_connections(tables: Tables, rows: Ints) -> tuple[ConnectionFacts, .
         return [tables.format_end(*end) for end in zip(read(addresses), read(ports), strict=True)]
 
     c = tables.connections
-    agents = (c.client_agent, c.client_hint), (c.server_agent, c.server_hint)
+    agents = (_name_client, c.client_agent, c.client_hint), (_name_software, c.server_agent, c.server_hint)
     clients, servers = (
-        [_name_software(tables, *found) for found in zip(read(agent), read(hint), strict=True)]
-        for agent, hint in agents
+        [name(tables, *found) for found in zip(read(agent), read(hint), strict=True)] for name, agent, hint in agents
     )
     budgets = map(named, read(tables.connection_budgets))
     columns: dict[str, Iterable[Any]] = {
@@ -311,7 +310,13 @@ def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
 
 def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     """Take the client's implementation from `user-agent`, or infer it from its frames (then the flag is true)."""
-    return _name_software(tables, int(tables.connections.client_agent[row]), int(tables.connections.client_hint[row]))
+    return _name_client(tables, int(tables.connections.client_agent[row]), int(tables.connections.client_hint[row]))
+
+
+def _name_client(tables: Tables, agent: int, hint: int) -> tuple[str | None, bool]:
+    """Name a client as `_name_software` does; a `user-agent` that names no known one says that it is another."""
+    is_another = agent != NO_AGENT and not tables.agents[agent]
+    return (None, False) if is_another else _name_software(tables, agent, hint)
 
 
 def _name_software(tables: Tables, agent: int, hint: int) -> tuple[str | None, bool]:

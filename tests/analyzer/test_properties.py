@@ -128,6 +128,11 @@ def hold_the_invariants(file: str) -> Tables:
     return tables
 
 
+def is_late(rpc: dict[str, Any]) -> bool:
+    """Whether an RPC lasted longer than its deadline."""
+    return rpc["deadline_ns"] is not None and bool(rpc["duration_ns"] > rpc["deadline_ns"])
+
+
 @settings(max_examples=EXAMPLES)
 @given(conversation=conversations(), link=packetisations())
 def test_decoding_finds_what_the_bytes_say(folder: Path, conversation: Conversation, link: Link) -> None:
@@ -140,6 +145,8 @@ def test_decoding_finds_what_the_bytes_say(folder: Path, conversation: Conversat
     after_the_end = late_messages(tables, file)
     for rpc in expected["rpcs"]:
         told = [name for name in found[rpc["stream"]] if rpc[name] is not None]
+        if is_late(found[rpc["stream"]]) and found[rpc["stream"]]["status"] == "DEADLINE_EXCEEDED":
+            told.remove("status")  # the client may have given up before the response reached it
         for name, late in after_the_end.get(rpc["stream"], {}).items():
             if found[rpc["stream"]][name] == rpc[name] - late:
                 rpc[name] -= late
@@ -166,9 +173,9 @@ def test_5_order_repetition_and_cuts_change_nothing(
     mixed = answered_before_asked(after)
     for stream, rpc in expected.items():
         names = (*TIMELESS, *(COUNTS if stream not in late else ()))
-        # an answer is in time or late by its packet's time, which some manglings change
-        late_answers = {one["duration_ns"] > (one["deadline_ns"] or one["duration_ns"]) for one in (rpc, found[stream])}
-        names = tuple(name for name in names if name != "status" or (stream not in reset and len(late_answers) == 1))
+        # a late answer is taken or not by its packet's time and by losses, which some manglings change
+        late_answer = is_late(rpc) or is_late(found[stream])
+        names = tuple(name for name in names if name != "status" or (stream not in reset and not late_answer))
         if stream in mixed:
             names = ("method", "deadline_ns")
         assert {name: found[stream][name] for name in names} == {name: rpc[name] for name in names}, stream
@@ -225,9 +232,9 @@ def test_a_late_beginning_never_invents(folder: Path, conversation: Conversation
     for stream, rpc in rpcs(hold_the_invariants(filed(folder, left))).items():
         assert stream in expected
         assert rpc["method"] in (expected[stream]["method"], None)
-        # where the deadline was sent before the capture, the trailers of a late answer are believed
-        unread = rpc["deadline_ns"] is None and expected[stream]["status"] == "DEADLINE_EXCEEDED"
-        assert unread or rpc["status"] in (expected[stream]["status"], None)
+        # where the way to the client is not known, it may have given up before a late response reached it
+        late = rpc["status"] == "DEADLINE_EXCEEDED" and is_late(rpc)
+        assert late or rpc["status"] in (expected[stream]["status"], None)
 
 
 @settings(max_examples=EXAMPLES)

@@ -210,7 +210,7 @@ fn digest(value: &[u8]) -> u64 {
 }
 
 /// How the user agents of implementations begin.
-pub(crate) const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
+pub(crate) const IMPLEMENTATIONS: [&str; 6] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/", "kitex/"];
 
 /// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
 /// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.

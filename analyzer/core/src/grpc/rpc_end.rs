@@ -100,7 +100,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
         } else if !act.is_client {
-            Ending { status: status::from_rst_stream(code), source: Source::ServerReset }
+            Ending::reset_by_server(code, at.time.saturating_sub(call.first.time), call.timeout_ns)
         } else if transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
             Ending::CONNECTION_CLOSED
         } else {
@@ -287,7 +287,9 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
     if transport.resets[1 - client].is_some_and(|reset| reset < at.time) {
         return Ending::CONNECTION_CLOSED;
     }
-    ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns)
+    // a client whose bytes were lost meanwhile cannot say that it gave up
+    let client_rtt = if call.budget.get(Cause::LossRecovery) > 0 { -1 } else { transport.near_rtt[client] };
+    ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns, client_rtt)
 }
 
 /// Counts a stream that the server has ended, and up to `at` the client has not.

@@ -27,6 +27,9 @@ pub const NAMES: [&str; STATUSES] = [
 /// A client acts on its deadline within a few milliseconds; a busy host takes longer: 20 ms.
 const LATE: i64 = 20_000_000;
 
+/// The deadline counts from before the request is sent, `grpc-timeout` from when it is written: 1 ms.
+const EARLY: i64 = 1_000_000;
+
 /// Success.
 pub const OK: u8 = 0;
 
@@ -97,14 +100,27 @@ impl Ending {
     }
 
     /// What the client makes of an end that the server gave the RPC `after_ns` after its beginning. The client's timer had ended
-    /// it [`LATE`] before.
+    /// it [`LATE`] before. But a client that sends no RST_STREAM within the round trip to it leaves its deadline to the
+    /// server, and takes a response that is later.
     #[inline]
-    pub fn after(self, after_ns: i64, timeout_ns: i64) -> Self {
+    pub fn after(self, after_ns: i64, timeout_ns: i64, client_rtt: i64) -> Self {
         let late = timeout_ns >= 0 && after_ns >= timeout_ns.saturating_add(LATE);
-        if late && self.source != Source::ClientReset {
+        let answered = matches!(self.source, Source::Trailers | Source::HttpStatus);
+        let waited = client_rtt >= 0 && after_ns >= timeout_ns.saturating_add(LATE).saturating_add(client_rtt);
+        if late && !(answered && waited) && self.source != Source::ClientReset {
             return Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline };
         }
         self
+    }
+
+    /// The status of an RPC that its server reset `after_ns` after its beginning: servers cancel what has passed its deadline, as
+    /// the client does by itself.
+    pub fn reset_by_server(code: u32, after_ns: i64, timeout_ns: i64) -> Self {
+        let status = from_rst_stream(code);
+        if status == CANCELLED && timeout_ns >= 0 && after_ns >= timeout_ns {
+            return Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline };
+        }
+        Self { status, source: Source::ServerReset }
     }
 
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
@@ -113,7 +129,9 @@ impl Ending {
     pub fn reset_by_client(after_ns: i64, timeout_ns: i64, fields_unknown: bool) -> Self {
         let source = Source::ClientReset;
         match timeout_ns {
-            0.. if after_ns >= timeout_ns => Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline },
+            0.. if after_ns >= timeout_ns - EARLY.min(timeout_ns / 2) => {
+                Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
+            }
             ..0 if fields_unknown => Self { status: NOT_SEEN, source },
             _ => Self { status: CANCELLED, source },
         }
@@ -209,8 +227,8 @@ mod tests {
             (NAMES[usize::from(ending.status)], SOURCES[ending.source as usize])
         };
         assert_eq!(ended(97_600_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(97_000_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(96_999_999, 97_000_000), ("CANCELLED", "client_reset"));
+        assert_eq!(ended(96_000_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
+        assert_eq!(ended(95_999_999, 97_000_000), ("CANCELLED", "client_reset"));
         assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
         let ending = Ending::reset_by_client(i64::MAX, -1, true);
         assert_eq!((ending.status, ending.source), (NOT_SEEN, Source::ClientReset));
@@ -219,11 +237,29 @@ mod tests {
     #[test]
     fn an_answer_after_the_deadline_comes_too_late() {
         let ok = Ending { status: OK, source: Source::Trailers };
-        let ended = |after_ns, timeout_ns| SOURCES[ok.after(after_ns, timeout_ns).source as usize];
+        let ended = |after_ns, timeout_ns| SOURCES[ok.after(after_ns, timeout_ns, -1).source as usize];
         assert_eq!(ended(1_019_999_999, 1_000_000_000), "trailers");
         assert_eq!(ended(1_020_000_000, 1_000_000_000), "client_deadline");
         assert_eq!(ended(i64::MAX, -1), "trailers");
-        assert_eq!(Ending::reset_by_client(5, 10, false).after(LATE + 10, 10).status, CANCELLED);
+        assert_eq!(Ending::reset_by_client(1, 10, false).after(LATE + 10, 10, 0).status, CANCELLED);
+        let taken = |rtt| ok.after(1_030_000_000, 1_000_000_000, rtt).status == OK;
+        assert!(taken(0) && taken(10_000_000) && !taken(10_000_001), "its RST_STREAM may be on the way");
+        let closed = Ending::CONNECTION_CLOSED.after(1_030_000_000, 1_000_000_000, 0);
+        assert_eq!(closed.status, DEADLINE_EXCEEDED, "nobody answered");
+    }
+
+    #[test]
+    fn both_ends_reset_what_has_passed_its_deadline() {
+        let by_server = |code, after_ns| Ending::reset_by_server(code, after_ns, 40_000_000).status;
+        assert_eq!([by_server(8, 40_000_000), by_server(8, 39_999_999)], [DEADLINE_EXCEEDED, CANCELLED]);
+        assert_eq!([by_server(7, 50_000_000), by_server(2, 50_000_000)], [UNAVAILABLE, INTERNAL]);
+        assert_eq!(Ending::reset_by_server(8, 50_000_000, -1).status, CANCELLED);
+        let by_client = |after_ns, timeout_ns| Ending::reset_by_client(after_ns, timeout_ns, false).status;
+        assert_eq!(
+            [by_client(39_000_000, 40_000_000), by_client(38_999_999, 40_000_000)],
+            [DEADLINE_EXCEEDED, CANCELLED]
+        );
+        assert_eq!([by_client(5, 10), by_client(4, 10)], [DEADLINE_EXCEEDED, CANCELLED]);
     }
 
     #[test]
