@@ -113,7 +113,7 @@ def test_the_report_lists_each_difference_with_its_packet_and_who_is_right() -> 
     assert (outcome.code, outcome.err) == (0, "")
     assert "20 differences, all explained" in outcome.text
     assert "20 statuses  reset  both are right" in outcome.text
-    assert "#23  connection 0, stream 3: grpcdiag: CANCELLED; Wireshark: nothing" in outcome.text
+    assert "#23  connection 0, stream 3: grpcdiag: DEADLINE_EXCEEDED; Wireshark: nothing" in outcome.text
     assert "... and 15 more: " in outcome.text
     assert "\x1b" not in outcome.text
     whole = run_here("verify", recorded("deadline-exceeded.pcap"), "--limit", "0").text
