@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from judging import changed
+from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _software, _software_settings
 from grpcdiag.analyzer.detectors._software_settings import STREAM_LIMIT, STREAM_WINDOW, list_software_settings
 from grpcdiag.analyzer.model.finding import Remedy
+from grpcdiag.analyzer.summary import figures
+from grpcdiag.analyzer.tables import NO_AGENT
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,13 @@ def test_recorded_captures(name: str, id_: str, knob: str) -> None:
     assert findings[id_].remedies[0].knob == knob
     if name == "nginx-goaway50":
         assert "12 of 12 connections with GOAWAY after exactly 50 requests each" in findings[id_].explanation
+
+
+def test_a_client_with_a_name_of_its_own_is_not_taken_for_another() -> None:
+    """kitex sends PINGs as grpc-go does; a `user-agent` that is not known says that it is another, too."""
+    tables = decode([recorded("wild/kitex-deadline.pcap.zst")])
+    assert figures.client_implementation(tables, 0) == ("kitex/v0.16.3", False)
+    like_go = changed(tables, "connections", client_hint=[_core.IMPLEMENTATIONS.index("grpc-go")])
+    assert figures.client_implementation(replace(like_go, agents=("",) * len(tables.agents)), 0) == (None, False)
+    unnamed = changed(like_go, "connections", client_agent=[NO_AGENT])
+    assert figures.client_implementation(unnamed, 0) == ("grpc-go", True)
