@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from . import signals
 from .errors import CommandError, UsageError
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -83,7 +84,8 @@ class Command:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             raise CommandError(f"{arguments[0]}: {error.strerror}", code) from None
         self.pid = self._process.pid
-        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {*self._mine, signal.SIGCHLD})
+        self._ended = os.pidfd_open(self.pid)
+        self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, self._mine)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._early.append(number)
@@ -97,8 +99,8 @@ class Command:
             if number not in (signal.SIGINT, signal.SIGQUIT):
                 self._process.send_signal(number)
         while self._process.poll() is None:
-            came = signal.sigtimedwait({*self._mine, signal.SIGCHLD}, TICK_S)
-            if came is not None and came.si_signo != signal.SIGCHLD and came.si_code != _FROM_KERNEL:
+            came = signals.take(self._mine, TICK_S, self._ended)
+            if came is not None and came.si_code != _FROM_KERNEL:
                 self._process.send_signal(came.si_signo)
             tick()
         code: int = self._process.returncode
@@ -106,8 +108,7 @@ class Command:
 
     def interrupted(self, within_s: float) -> bool:
         """Say whether a signal asks this process to finish early after the command has ended."""
-        came = signal.sigtimedwait(self._mine, within_s) if self._mine else None
-        return came is not None
+        return signals.take(self._mine, within_s) is not None
 
     def release(self) -> None:
         """Restore the signal handlers."""
@@ -115,6 +116,7 @@ class Command:
             signal.signal(number, handler)
         if hasattr(self, "_blocked"):
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
+            os.close(self._ended)
 
 
 def identity(user: pwd.struct_passwd | None) -> dict[str, Any]:

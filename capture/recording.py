@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analyzer.sidecar.names import PROCESSES_SUFFIX, SAMPLES_SUFFIX
-from . import command, ending, machine, namespaces, processes, savefile, tcpdump
+from . import command, ending, machine, namespaces, processes, savefile, signals, tcpdump
 from .errors import RecordingError, UsageError
 from .keys import KeyLog
 from .output import LEAST_FREE, STDOUT, Output
@@ -217,9 +217,9 @@ class Recording:
         self._keep()
         try:
             assert self._tcpdump is not None
-            while self._tcpdump.alive and signal.sigtimedwait(mine, command.TICK_S) is None:
+            while self._tcpdump.alive and signals.take(mine, command.TICK_S) is None:
                 self._tick()
-            self._wait_for_last_packets(lambda s: signal.sigtimedwait(mine, s) is not None)
+            self._wait_for_last_packets(lambda s: signals.take(mine, s) is not None)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

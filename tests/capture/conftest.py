@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorder import NOBODY
+
+pytest.register_assert_rewrite("recorder")
+from recorder import NOBODY  # noqa: E402
 
 
 @pytest.fixture
