@@ -1,9 +1,10 @@
-"""Nagle's algorithm held back the end of a message until a delayed ACK arrived.
+"""Nagle's algorithm held back a small segment until a delayed ACK arrived.
 
 What it finds
 -------------
 Calls take some 40 ms more than expected, again and again. A message was written in several small pieces, and the
-last piece waited for an ACK that the receiver had delayed.
+last piece waited for an ACK that the receiver had delayed. Or a response waited behind a small segment of something
+else, such as the acknowledgement of a PING.
 
 Nagle's algorithm allows one segment in flight that is not full. The receiver's delayed ACK waits for more data
 before it acknowledges that segment. Each side waits for the other. TCP_NODELAY switches Nagle's algorithm off, and
@@ -13,10 +14,16 @@ How it is decided
 -----------------
 A blocked interval counts when all of this holds:
 
-- The sender stopped inside a message or between the frames of a call, with a segment in flight that was not full.
+- The sender stopped inside a message or between the frames of a call, with a segment in flight that was not full. Or
+  a server stopped behind such a segment while its client waited for a response.
 - It held the next segment back although every window was open.
 - It sent that segment right after an ACK without data. The ACK came as late as the receiver's delayed-ACK timer makes
   it.
+- It has not sent a small segment before while another was not acknowledged: with TCP_NODELAY it would.
+
+Packets do not show when a server wrote a response that it held back behind something else. It is taken to have been
+ready after as long as the slowest of the four responses before took that nothing held back, and without such a response
+the time remains the server's.
 
 A delayed ACK for which no sender waited costs nothing and is not counted. The time lost is the RPC time in these
 intervals.
@@ -24,7 +31,8 @@ intervals.
 When it cannot tell
 -------------------
 On links whose round trip is as long as the timer, where an ordinary ACK looks the same. An application that writes
-every 40 ms by itself may look like it once, but not right after an ACK each time.
+every 40 ms by itself may look like it once, but not right after an ACK each time. Where each call has a connection of
+its own, no response before tells how long the server takes.
 
 What would refute it
 --------------------
@@ -46,7 +54,7 @@ from collections.abc import Iterator
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _figures, _shared, _stalls
+from . import _figures, _shared, _software, _stalls
 
 ID = "delayed-ack-nagle"
 ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=_figures.blocked_time("delayed_ack"))
@@ -96,36 +104,42 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     connection, direction = int(waits.connection[row]), int(waits.direction[row])
     sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     owed = int(waits.owed_bytes[row])
-    late = _shared.milliseconds(int(waits.released_time_ns[row] - waits.start_time_ns[row]))
+    since = int(waits.stopped_time_ns[row])
+    resumed = int(waits.start_time_ns[row]) + int(waits.duration_ns[row])
     yield from _stalls.show_interval(
         tables,
         row,
         f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight; a full segment holds "
         f"{int(waits.mss[row]):,}; "
         + (f"{owed:,} bytes are still to send" if owed else "the call's next frame is still to come"),
-        f"the ACK of {receiver}, {late} after the stop",
-        f"{sender} resumes, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
+        f"the ACK of {receiver}, {_shared.milliseconds(int(waits.released_time_ns[row]) - since)} after the stop",
+        f"{sender} resumes, {_shared.milliseconds(resumed - since)} after the stop",
     )
 
 
 _NODELAY = (
+    (
+        "any gRPC implementation",
+        "TCP_NODELAY",
+        "set it with setsockopt(2) on each socket, or by an option of the library",
+    ),
     ("tonic", "tcp_nodelay(true)", "on Endpoint or Server; true by default; a custom connector loses it"),
     ("grpc-java", "ChannelOption.TCP_NODELAY, true", "withOption or withChildOption of the Netty builders"),
-    ("grpc-go", "(*net.TCPConn).SetNoDelay(true)", "Go's default; for connections of grpc.WithContextDialer"),
-    ("grpc-node", "socket.setNoDelay(true)", "for sockets that the application or a tunnel creates"),
+    (
+        "grpc-go",
+        "(*net.TCPConn).SetNoDelay(true)",
+        "Go's default; for connections that the application makes or accepts",
+    ),
+    ("grpc-js", "socket.setNoDelay(true)", "for sockets that the application or a tunnel creates"),
     ("grpc-dotnet", "Socket.NoDelay = true", "in SocketsHttpHandler.ConnectCallback, if one is set"),
     ("nginx", "tcp_nodelay on", "where nginx is the proxy between"),
 )
 
 
 def _list_remedies(tables: Tables, connection: int, direction: int, sender: str, receiver: str) -> tuple[Remedy, ...]:
-    seen = _shared.implementation(tables, connection, direction) or ""
-    options = sorted(_NODELAY, key=lambda option: not seen.startswith(option[0]))
+    options = tuple(Remedy(name, setting, f"on {sender}: {note}") for name, setting, note in _NODELAY)
+    note = f"on {receiver}: acknowledges at once, at the price of more ACK packets"
     return (
-        *(Remedy(name, setting, f"on {sender}: {note}") for name, setting, note in options),
-        Remedy(
-            "linux",
-            "ip route change ROUTE quickack 1",
-            f"on {receiver}: acknowledges at once, at the price of more ACK packets",
-        ),
+        *_software.sort_by_implementation(options, _shared.implementation(tables, connection, direction)),
+        Remedy("linux", "ip route change ROUTE quickack 1", note),
     )

@@ -17,7 +17,9 @@ class Waits(Struct, frozen=True, eq=False):
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "stream whose bytes the sender sent last before the stop"]
     direction: Annotated[Codes, "the sender that stopped"]
-    start_time_ns: Annotated[Ints, "when it sent its last bytes before the stop"]
+    start_time_ns: Annotated[
+        Ints, "when it sent its last bytes before the stop, or when a response is taken to have been ready"
+    ]
     duration_ns: Annotated[Ints, "from then until it sent its next bytes"]
     cause: Annotated[Codes, "index into `CAUSES`"]
     owed_bytes: Annotated[

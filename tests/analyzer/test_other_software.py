@@ -92,6 +92,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpcio-blocked-loop": {"verdict": ["server-concurrency-limit"]},
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
     "grpc-java-one-thread": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 96}},
+    "grpc-go-nagle-ping": {
+        "verdict": ["delayed-ack-nagle"],
+        "says": [r"RPCs lost 33\d ms", "server 127.0.0.1 held back a small segment 9 times for a delayed ACK"],
+    },
+    "grpc-go-nagle-slow-handler": {"not": ["delayed-ack-nagle"], "says": ["100% of the RPC time is in server"]},
+    "grpc-go-slow-handler": {"never": ["Nagle"], "says": ["100% of the RPC time is in server"]},
+    "grpclib-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 60}},
     "grpclib-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["rpc-errors", "cancelled"],

@@ -378,7 +378,8 @@ impl Call {
             self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
         }
         for interval in queues[side].intervals() {
-            self.charge_plain(start, turn, came.min(interval.start));
+            let own = start.saturating_add(interval.own_ns);
+            self.charge_plain(start, turn, came.min(interval.start.max(own)));
             self.charge_interval(came, interval);
         }
         self.charge_plain(start, turn, came);

@@ -24,6 +24,9 @@ const JUDGED_IDLES: u32 = 64;
 /// A client that ends its side of a stream, or resets it, does so within a round trip and a timer or two: 1 s.
 const HALF_CLOSED: i64 = 1_000_000_000;
 
+/// Answers by which the next one's time is judged (heuristic: a first one that takes long is soon forgotten).
+const ANSWERS: usize = 4;
+
 /// The intervals of one class of lengths below [`PAUSE`].
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Class {
@@ -59,6 +62,8 @@ pub struct Turns {
     idle_since: Option<(i64, u32)>,
     /// Begin and length of the client's last idle interval or pause, until it is taken.
     idle: Option<(i64, i64)>,
+    /// How long the server took for the last answers that nothing held back, nanoseconds, the newest one last; 0 for none.
+    taken: [i64; ANSWERS],
     /// The client sent the last message that began.
     client_began: bool,
     /// By class of length, as far as any interval was that long.
@@ -79,6 +84,7 @@ impl Default for Turns {
             waiting_since: 0,
             idle_since: None,
             idle: None,
+            taken: [0; ANSWERS],
             client_began: false,
             classes: Vec::new(),
             requests: VecDeque::new(),
@@ -165,6 +171,18 @@ impl Turns {
     /// Since when at least one waits, if one does.
     pub fn waiting_since(&self) -> i64 {
         self.waiting_since
+    }
+
+    /// The server took `duration` to answer, and nothing held the answer back.
+    #[inline]
+    pub fn took(&mut self, duration: i64) {
+        self.taken.rotate_left(1);
+        self.taken[ANSWERS - 1] = duration.max(1);
+    }
+
+    /// The longest time that the server took for one of the last answers that nothing held back, if there was any.
+    pub fn longest_taken(&self) -> Option<i64> {
+        self.taken.iter().copied().max().filter(|&longest| longest > 0)
     }
 
     /// Bytes are missing: until the next message it is not known whose turn it is, nor what is open.

@@ -217,6 +217,8 @@ pub struct Half {
     pub sent: Sent,
     /// The last packet with new data was shorter than a full segment.
     pub sent_short: bool,
+    /// It sent new bytes behind a short segment that was not acknowledged: Nagle's algorithm is off.
+    pub sends_at_once: bool,
     /// MSS option this sender announced: the longest segment it accepts.
     pub mss: Option<u16>,
     /// Window scale option this sender announced.

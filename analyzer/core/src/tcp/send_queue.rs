@@ -23,6 +23,8 @@ pub struct BlockedInterval {
     pub cause: Cause,
     /// A loss did, or what it left behind.
     pub after_loss: bool,
+    /// Time that the application is granted first, nanoseconds: what it sends next may not have been written before.
+    pub own_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -144,7 +146,13 @@ mod tests {
     fn the_oldest_interval_goes_first() {
         let mut queue = SendQueue::default();
         for start in 0..limits::HELD_INTERVALS as i64 + 2 {
-            queue.add(BlockedInterval { start, end: start + 1, cause: Cause::CongestionWindow, after_loss: false });
+            queue.add(BlockedInterval {
+                start,
+                end: start + 1,
+                cause: Cause::CongestionWindow,
+                after_loss: false,
+                own_ns: 0,
+            });
         }
         assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
         assert_eq!(queue.intervals()[0].start, 2);

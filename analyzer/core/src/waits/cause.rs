@@ -144,7 +144,7 @@ pub(super) fn tcp_window(
         return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
     }
     if segment == 0 || in_flight < segment {
-        let nagle = open && in_flight > 0 && length < segment && half.sent_short;
+        let nagle = open && in_flight > 0 && length < segment && half.sent_short && !half.sends_at_once;
         return if nagle && is_delayed(layers, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before

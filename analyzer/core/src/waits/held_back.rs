@@ -33,18 +33,38 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
     let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
     if half.congestion.is_after_loss() && half.acks_reach_back && full {
-        let interval = BlockedInterval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
+        let interval =
+            BlockedInterval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true, own_ns: 0 };
         layers.tcp.transport.queues[side].add(interval);
         return;
     }
     let stop = stopped(layers, side);
     let ends = ends(payload) == Some(stop.stream);
     let small = begins_message(layers, side, &stop) || ends && ends_messages(layers, side, &stop);
-    if small && is_held_by_nagle(layers, side, &stop, length, ack, at) {
-        note_held(layers, side, &stop, Cause::DelayedAck, ack, at, cx);
-    } else if ends && let Some(cause) = holds_the_end(layers, side, &stop, ack) {
-        note_held(layers, side, &stop, cause, ack, at, cx);
+    let nagle = is_held_by_nagle(layers, side, &stop, length, ack, at);
+    let held = if small && nagle {
+        Some((Cause::DelayedAck, 0))
+    } else if let Some(cause) = ends.then(|| holds_the_end(layers, side, &stop, ack)).flatten() {
+        Some((cause, 0))
+    } else {
+        holds_an_answer(layers, side, ack, at).filter(|_| nagle).map(|own_ns| (Cause::DelayedAck, own_ns))
+    };
+    if let Some((cause, own_ns)) = held {
+        let interval = BlockedInterval { start, end: at.time, cause, after_loss: false, own_ns };
+        note_held(layers, side, &stop, &interval, ack, at, cx);
     }
+}
+
+/// Nagle's algorithm held an answer back behind a short segment of something else, such as the acknowledgement of a PING:
+/// its client had sent nothing but the delayed ACK since. The bytes before do not tell when the answer was written, so the
+/// server is granted as long as it took for the slowest of the answers before: that time is given.
+fn holds_an_answer(layers: &Layers<'_>, side: usize, ack: Ack, at: At) -> Option<i64> {
+    let peer = &layers.tcp.halves[1 - side];
+    let turns = &layers.http2.application.turns;
+    let answers = side != layers.http2.client && turns.waiting() > 0 && peer.last_data_time < ack.time;
+    let own = turns.longest_taken().filter(|_| answers)?;
+    let written = layers.tcp.halves[side].last_data_time.max(turns.waiting_since().saturating_add(own));
+    (at.time.saturating_sub(written) >= SHORTEST).then_some(own)
 }
 
 /// The bytes sent last were the HEADERS of a call without its message.
@@ -115,15 +135,28 @@ fn holds_the_end(layers: &mut Layers<'_>, side: usize, stop: &Stop, ack: Ack) ->
     (first && silent && untroubled && full).then_some(cause)
 }
 
-/// Bytes that `side` did not owe were held up all the same.
-fn note_held(layers: &mut Layers<'_>, side: usize, stop: &Stop, cause: Cause, ack: Ack, at: At, cx: &mut Context) {
-    let start = layers.tcp.halves[side].last_data_time;
-    layers.tcp.transport.queues[side].add(BlockedInterval { start, end: at.time, cause, after_loss: false });
+/// Bytes that `side` did not owe were held up all the same. Those of an answer were no sooner than the server had its own
+/// time.
+fn note_held(
+    layers: &mut Layers<'_>,
+    side: usize,
+    stop: &Stop,
+    interval: &BlockedInterval,
+    ack: Ack,
+    at: At,
+    cx: &mut Context,
+) {
+    layers.tcp.transport.queues[side].add(*interval);
+    let written = match interval.own_ns {
+        0 => interval.start,
+        own => layers.http2.application.turns.waiting_since().saturating_add(own),
+    };
+    let start_time_ns = interval.start.max(written);
     let row = row(layers, side, stop, Some(ack), at);
     cx.waits.push(WaitRow {
-        start_time_ns: start,
-        duration_ns: at.time.saturating_sub(start),
-        cause: cause as u8,
+        start_time_ns,
+        duration_ns: at.time.saturating_sub(start_time_ns),
+        cause: interval.cause as u8,
         stopped_at_packet: layers.tcp.halves[side].last_data_packet,
         streams: 1,
         method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),

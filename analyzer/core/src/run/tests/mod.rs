@@ -4,6 +4,7 @@ mod closing;
 mod duplicates;
 mod ends;
 mod holes;
+mod nagle;
 mod order;
 mod properties;
 mod round_trips;

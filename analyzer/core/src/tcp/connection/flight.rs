@@ -26,6 +26,8 @@ impl Connection {
         let in_flight = (half.highest - half.acked_at_send).max(0);
         if in_flight == 0 {
             begin_flight(half, start, segment, near, at);
+        } else if half.sent_short && end - start < segment && !half.sends_at_once {
+            half.sends_at_once = half.acks_reach_back && !self.transport.near_is_bound[side];
         }
         half.highest = end;
         half.rtt.sent(end, at.time);
