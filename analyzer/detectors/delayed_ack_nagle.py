@@ -88,7 +88,8 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
         explanation=(
             f"{sender} had a segment in flight that was not full, and sent nothing more until {receiver} acknowledged "
             f"it. The median wait was {each} ({_stalls.list_blocked(tables, stalls)}). All windows were open, so "
-            f"Nagle's algorithm on {sender} waited for the delayed ACK of {receiver}. The RPCs lost {total} in total."
+            f"Nagle's algorithm on {sender} waited for the delayed ACK of {receiver}. "
+            f"{_describe_estimate(tables, stalls)}The RPCs lost {total} in total."
         ),
         remedies=_list_remedies(tables, connection, direction, sender, receiver),
         references=("RFC 9293 section 3.7.4", "RFC 1122 section 4.2.3.2", "Linux include/net/tcp.h TCP_DELACK_MIN"),
@@ -96,6 +97,19 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
             f"RPCs lost {total} ({stalls.share:.0%} of all RPC time) because Nagle's algorithm waited for delayed "
             f"ACKs: set TCP_NODELAY on {sender}'s sockets."
         ),
+    )
+
+
+def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
+    """Say how many waits begin when a response is taken to have been ready."""
+    waits, rows = tables.waits, stalls.rows
+    estimated = int((waits.start_time_ns[rows] > waits.stopped_time_ns[rows]).sum())
+    if not estimated:
+        return ""
+    some = "one response" if estimated == 1 else f"{estimated:,} responses"
+    return (
+        f"Behind a segment of something else waited {some}: packets do not show when the server wrote a response, so it "
+        "is taken to have been ready after as long as the slowest of the four before took that nothing held back. "
     )
 
 
