@@ -6,14 +6,17 @@ import numpy.typing as npt
 __all__ = [
     "BEGINNINGS",
     "CAUSES",
+    "FIRST_RPCS",
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
     "PACKET_NOTES",
     "PATH_PARTS",
     "PING_PURPOSES",
     "REPEATED_WITHIN_NS",
+    "RETRIES",
     "ROLES_FROM",
     "RPC_PROTOCOLS",
+    "SLOWEST_RPCS",
     "STATUSES",
     "STATUS_SOURCES",
     "THREAD_STATES",
@@ -46,6 +49,9 @@ STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
 TLS_ALERT_LENGTH: Final[int]
 REPEATED_WITHIN_NS: Final[int]
+FIRST_RPCS: Final[int]
+RETRIES: Final[int]
+SLOWEST_RPCS: Final[int]
 RPC_PROTOCOLS: Final[list[str]]
 VANTAGES: Final[list[str]]
 ROLES_FROM: Final[list[str]]

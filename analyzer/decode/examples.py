@@ -11,12 +11,6 @@ from .disk_columns import gathered, gathered_rows
 EXAMPLE, LONG = 64, 128
 """Bits of `Rpcs.flags` of a run that marks examples (calls.rs): the RPC has a row whatever its end; it was among the
 longest of its method when it ended."""
-FIRST_RPCS = 32
-"""First RPCs of each connection that have rows (limits.rs)."""
-RETRIES = 4_096
-"""First retries of each connection that have rows (limits.rs)."""
-SLOWEST_RPCS = 8
-"""Longest RPCs of each method that have rows (limits.rs)."""
 _OF_EARLY_ROWS = ("trace_high", "trace_low", "span_id", "request_id")
 """Columns without values in rows that are made later than their RPCs begin."""
 _OF_ALL_ROWS = ("request_messages", "response_messages", "request_bytes", "response_bytes")
@@ -56,7 +50,7 @@ def _find_examples(rpcs: Rpcs) -> Ints:
     )
     order = np.lexsort((stream, first, -duration))
     for places in group_rows(method[order]).values():
-        kept[long[order[places[:SLOWEST_RPCS]]]] = True
+        kept[long[order[places[: _core.SLOWEST_RPCS]]]] = True
     return np.flatnonzero(kept)
 
 
@@ -64,7 +58,7 @@ def _mark_early(examples: Rpcs) -> Mask:
     """Mark the rows that are made when their RPCs begin: the first ones of a connection, and retries."""
     is_example = examples.flags & EXAMPLE != 0
     early: Mask = np.zeros(len(is_example), dtype=bool)
-    for some, most in ((is_example, FIRST_RPCS), (is_example & (examples.previous_attempts > 0), RETRIES)):
+    for some, most in ((is_example, _core.FIRST_RPCS), (is_example & (examples.previous_attempts > 0), _core.RETRIES)):
         rows = np.flatnonzero(some)
         rows = rows[np.argsort(examples.connection[rows], kind="stable")]
         connection = examples.connection[rows]

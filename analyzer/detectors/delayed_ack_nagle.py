@@ -108,8 +108,8 @@ def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
         return ""
     some = "one response" if estimated == 1 else f"{estimated:,} responses"
     return (
-        f"Behind a segment of something else waited {some}: packets do not show when the server wrote a response, so it "
-        "is taken to have been ready after as long as the slowest of the four before took that nothing held back. "
+        f"Behind a segment of something else waited {some}: packets do not show when the server wrote a response, so "
+        "it is taken to have been ready after as long as the slowest of the four before took that nothing held back. "
     )
 
 

@@ -59,6 +59,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from .. import _core
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -76,8 +77,6 @@ ABOUT = About(
 
 _UNKNOWN = "The packets do not show what limits it: a pool of threads, a lock, a backend, or busy processors."
 _UNKNOWN_ONE = "The packets do not show what limits it: an event loop that handlers block, a lock, or a pool of one."
-_FIRST_RPCS = 32
-"""RPCs of each connection that have rows in any case (limits.rs)."""
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -193,7 +192,7 @@ def _group_calls(tables: Tables) -> Iterator[Ints]:
     # the first rows of each connection; where a stream limit is reached, others wait in the client
     rows = np.lexsort((rpcs.stream, rpcs.start_time_ns, rpcs.connection))
     on = rpcs.connection[rows]
-    first = np.arange(len(rows)) - np.searchsorted(on, on) < _FIRST_RPCS
+    first = np.arange(len(rows)) - np.searchsorted(on, on) < _core.FIRST_RPCS
     limited = (c.peer_max_concurrent_streams >= 0) & (c.max_concurrent_rpcs >= c.peer_max_concurrent_streams)
     rows = rows[first & ~limited[on]]
     on, start = rpcs.connection[rows], rpcs.start_time_ns[rows]

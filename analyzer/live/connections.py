@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from .. import _core
 from ..model.budget import named
 from ..summary.quantiles import quantiles_of
 from ..tables import COMPLETE, NOT_SEEN, Counts, Ints, Mask, Tables
@@ -15,8 +16,6 @@ from .interval import RATES_S, SPANS_S, ConnectionFigures
 
 MOST_CONNECTIONS = 200
 """Connections that are reported, those with the most calls of the last ten seconds."""
-FIRST_RPCS = 32
-"""RPCs of a connection that have rows in each piece whatever becomes of them (docs/limits.md)."""
 Ends = tuple[str, str]
 """Client and server of a connection."""
 
@@ -55,7 +54,7 @@ class ConnectionSamples:
         place = np.empty(len(rows), np.int64)
         place[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows], old))] = np.arange(len(rows))
         was_open = np.isin(rpcs.stream[rows], list(self._open.get(ends, ())))
-        return np.asarray(np.where(old, was_open, place < FIRST_RPCS))
+        return np.asarray(np.where(old, was_open, place < _core.FIRST_RPCS))
 
     def find_quantiles(self, ends: Ends) -> dict[str, dict[str, int]]:
         """Find the quantiles by the length of the window, without windows in which no RPC of the sample ended."""

@@ -26,8 +26,6 @@ _ROWS = 100
 _SERVERS = 8
 """Servers above which the capture is not one of a proxy's host (heuristic; bounds the pairs)."""
 
-_FIRST_RPCS = 32
-"""RPCs of each connection that have rows in any case (limits.rs)."""
 TRAILERS = _core.STATUS_SOURCES.index("trailers")
 """`Rpcs.status_source` of RPCs that their server ended with trailers; others may end before their leg behind."""
 _IDS = (("span_id", "trace_high", "trace_low"), ("request_id",), ("trace_low", "trace_high"))
@@ -176,7 +174,7 @@ def _find_last_known(tables: Tables, rows: _Rows) -> int:
     rpcs = tables.rpcs
     ordered = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
     connections, first, number = np.unique(rpcs.connection[ordered], return_index=True, return_counts=True)
-    last = rpcs.start_time_ns[ordered[first + np.minimum(number, _FIRST_RPCS) - 1]]
+    last = rpcs.start_time_ns[ordered[first + np.minimum(number, _core.FIRST_RPCS) - 1]]
     return int(last[tables.connections.rpcs[connections] > number].min(initial=np.iinfo(np.int64).max))
 
 

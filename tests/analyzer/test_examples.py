@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import asdict
 from support import recorded
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.decode.examples import FIRST_RPCS
 from grpcdiag.analyzer.views.sampling import read_overview
 
 CAPTURES = (
@@ -27,7 +27,7 @@ CAPTURES = (
 def test_examples_are_those_of_a_run_without_other_rows(name: str) -> None:
     paths = [recorded(name)]
     expected, overview = decode(paths, rpc_rows=False), read_overview(paths)
-    assert (expected.connections.rpcs > FIRST_RPCS).any()
+    assert (expected.connections.rpcs > _core.FIRST_RPCS).any()
     for table, rows in asdict(expected).items():
         assert_same(table, getattr(overview.examples, table), rows)
     assert_same("rpcs", overview.tables.rpcs, decode(paths).rpcs)
