@@ -2,6 +2,7 @@
 
 import heapq
 from collections import deque
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -28,12 +29,22 @@ class Retries(Struct, frozen=True, eq=False):
     """Rows of RPCs without a known attempt before them that failed or is open: it may have gone to another server."""
 
 
+_FOUND: WeakKeyDictionary[Tables, Retries] = WeakKeyDictionary()
+"""What several detectors ask for, found once."""
+
+
 def find_retries(tables: Tables) -> Retries:
     """Pair each attempt with the failed one before it: same client, same method, the one that ended first.
 
     An attempt without a failed one is a hedge if the one before is open. So are the other ones of that client and
     method: a method has a retry policy or a hedging policy, never both (gRFC A6).
     """
+    if tables not in _FOUND:
+        _FOUND[tables] = _find_retries(tables)
+    return _FOUND[tables]
+
+
+def _find_retries(tables: Tables) -> Retries:
     rpcs = tables.rpcs
     again = np.flatnonzero(rpcs.previous_attempts > 0)
     again = again[np.argsort(rpcs.start_time_ns[again], kind="stable")]
