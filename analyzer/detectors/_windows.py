@@ -201,7 +201,7 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
             f"The median wait for the {window.opened_by} was {each}, longer than the round trip of {trip}: {reader} "
             "was slow to read, or the network queued packets. A larger window only buffers more."
         )
-        step = f"the application on {reader} reads slowly; make it read sooner"
+        step = f"{reader} reads slowly, its application or its library; make it read sooner"
         return _Words(blocked, reader, True, why, step, reading)
     both = _are_both_shut(tables, window, stalls.rows)
     known = f"The window of {reading.size_bytes:,} bytes" if reading else "The window"
@@ -222,11 +222,11 @@ def _describe_slow_reader(
     trip, longest = _shared.milliseconds(float(figures["round_trip_ns"])), float(figures["longest_wait_ns"])
     if 2 * longest > float(figures["wait_ns"]):
         why = f"It read nothing for {_shared.milliseconds(longest)}, at a round trip of {trip}."
-        step = f"the application on {reader} did not read for {_shared.milliseconds(longest)}; find out why"
+        step = f"{reader} did not read for {_shared.milliseconds(longest)}; find out why"
     else:
         rate, carries = f"{size(reading.rate)}/s", f"{size(reading.carries)}/s"
-        why = f"The application there reads slowly: {rate}; this window carries {carries} at a round trip of {trip}."
-        step = f"the application on {reader} reads slowly, {rate} where the window carries {carries}"
+        why = f"It reads slowly: {rate}; this window carries {carries} at a round trip of {trip}."
+        step = f"{reader} reads slowly, {rate} where the window carries {carries}"
     return (
         f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not read "
         f"them when {blocked} stopped (median). {why} A larger window only buffers more."
