@@ -20,13 +20,14 @@ none ends. Then nothing further can begin on the connection. Whether an RPC wait
 limit of ten on it is a warning, below that it may be chance and is not reported.
 
 It is a warning if the limit was reached for a tenth of the time between the first and the last message, and critical if
-for half of it. With a limit of one stream it is a warning at most.
+for half of it. With a limit below ten it is a warning at most, and says that RPCs may queue.
 
 When it cannot tell
 -------------------
 The limit is sent once, at the opening: a capture that begins later does not contain it. How many RPCs wait, and for
 how long each, is not on the wire. Exactly as many callers as the limit allows, each calling in a loop, look the same
-without a queue. With a small limit this is likely, so the confidence is lower.
+without a queue, and so does a client that opens another connection instead. With a small limit this is likely, so the
+confidence is lower, and no time is called lost.
 
 What would refute it
 --------------------
@@ -121,15 +122,17 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
+    certain = limit >= limits.certain_limit
+    queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
     return Finding(
         id=ID,
-        title=f"RPCs queue: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
-        severity="warning" if grave == "critical" and limit == 1 else grave,
+        title=f"RPCs {queue}: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
+        severity="warning" if grave == "critical" and not certain else grave,
         confidence=_shared.lower(_shared.quality_allows(tables), _rate_confidence(limit, limits)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
-        lost_ns=lost,
-        share=_shared.share_of_time(tables, lost),
-        at_least=True,
+        lost_ns=lost if certain else None,
+        share=_shared.share_of_time(tables, lost) if certain else None,
+        at_least=certain,
         metrics={
             "connections": len(rows),
             "max_concurrent_streams": limit,
@@ -139,13 +142,12 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "streams_ended_at_limit": ended,
             "places_taken_at_once": refills,
         },
-        evidence=tuple(_show_refill(tables, row, limit)),
+        evidence=tuple(_show_refill(tables, row, limit, were_waiting)),
         explanation=(
             f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open "
             f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
-            f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
-            "all that time, before its first packet, which is not part of the durations on the wire. It is a lower "
-            "bound, because the length of the queue is not on the wire. "
+            f"{refills:,} times a new one took the place at once: RPCs {were_waiting} waiting for it. "
+            f"{_QUEUED if certain else _MAY_QUEUE}"
             f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
@@ -156,8 +158,22 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
         verdict=(
             f"RPCs of {client} queue for >= {_shared.milliseconds(lost)} before their first packet, which no duration "
             f"here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
+            if certain
+            else f"{server} allows {streams} at once, and {client} had as many open for {share:.0%} of the time: if it "
+            f"has more than {count(limit, 'caller')}, RPCs queue before their first packet. Then raise "
+            "MAX_CONCURRENT_STREAMS there."
         ),
     )
+
+
+_QUEUED = (
+    "At least one RPC waited all that time, before its first packet, which is not part of the durations on the wire. "
+    "It is a lower bound, because the length of the queue is not on the wire. "
+)
+_MAY_QUEUE = (
+    "A queue in the client is not on the wire: its own measure of the calls, if longer than the durations here, would "
+    "prove one. "
+)
 
 
 def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
@@ -214,12 +230,12 @@ def _rate_confidence(limit: int, limits: Limits) -> Confidence:
     return "medium" if limit > 1 else "low"  # one caller in a loop is common
 
 
-def _show_refill(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
+def _show_refill(tables: Tables, row: int, limit: int, were_waiting: str) -> Iterator[Evidence]:
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
     yield Evidence(ended, ended_at, f"a stream ends while {count(limit, 'stream')} are open, as many as allowed")
-    yield Evidence(opened, when, "a new stream takes its place: its RPC had been waiting")
+    yield Evidence(opened, when, f"a new stream takes its place at once: RPCs {were_waiting} waiting")
 
 
 def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:

@@ -16,8 +16,8 @@ such RPCs, and at least half of them, have the same longest silence or the same 
 if the RPC ended with it: a timer of that length would have ended the stream at an earlier one. The time is at least
 100 ms and three round trips: an error that is returned at once takes one round trip each time.
 
-RPCs that ended at their own `grpc-timeout`, that their client cancelled, or that ended with their connection do not
-count, and neither do RPCs that all ended at one moment.
+RPCs that ended at their own `grpc-timeout`, that their client cancelled, that ended with their connection, or whose
+status the capture lacks do not count, and neither do RPCs that all ended at one moment.
 
 When it cannot tell
 -------------------
@@ -50,7 +50,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Mask, Tables
+from ..tables import NOT_SEEN, Ints, Mask, Tables
 from . import _failures as common
 from . import _software, _timers
 from ._failures import Failed
@@ -131,7 +131,8 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
-    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end)))
+    unknown = rows.status == NOT_SEEN  # header fields that the capture lacks may have had an OK
+    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~unknown & ~((closed >= 0) & (closed <= end)))
 
 
 TIMEOUTS = (408, 504)

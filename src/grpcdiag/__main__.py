@@ -80,11 +80,6 @@ def _answer() -> None:
     from .ahead import read_ahead
 
     if read_ahead(sys.argv[1:]):
-        # msgspec is imported in half the time if it finds no typing_extensions, of which it needs what typing has, too
-        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-        import msgspec  # noqa: F401
-
-        del sys.modules["typing_extensions"]
         from .cli.formats.analysis import analyze_plainly  # without typer
 
         analyze_plainly(sys.argv[2:])

@@ -27,8 +27,11 @@ pub const NAMES: [&str; STATUSES] = [
 /// A client acts on its deadline within a few milliseconds; a busy host takes longer: 20 ms.
 const LATE: i64 = 20_000_000;
 
-/// The deadline counts from before the request is sent, `grpc-timeout` from when it is written: 1 ms.
-const EARLY: i64 = 1_000_000;
+/// The deadline counts from before the request is sent, `grpc-timeout` from when it is written, and C-core rounds that up by some
+/// per cent: 1 ms, or a twentieth if that is more, as in `deadline-exceeded`.
+fn early(timeout_ns: i64) -> i64 {
+    (timeout_ns / 20).max(1_000_000).min(timeout_ns / 2)
+}
 
 /// Success.
 pub const OK: u8 = 0;
@@ -129,7 +132,7 @@ impl Ending {
     pub fn reset_by_client(after_ns: i64, timeout_ns: i64, fields_unknown: bool) -> Self {
         let source = Source::ClientReset;
         match timeout_ns {
-            0.. if after_ns >= timeout_ns - EARLY.min(timeout_ns / 2) => {
+            0.. if after_ns >= timeout_ns - early(timeout_ns) => {
                 Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
             }
             ..0 if fields_unknown => Self { status: NOT_SEEN, source },
@@ -227,8 +230,8 @@ mod tests {
             (NAMES[usize::from(ending.status)], SOURCES[ending.source as usize])
         };
         assert_eq!(ended(97_600_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(96_000_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(95_999_999, 97_000_000), ("CANCELLED", "client_reset"));
+        assert_eq!(ended(92_150_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
+        assert_eq!(ended(92_149_999, 97_000_000), ("CANCELLED", "client_reset"));
         assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
         let ending = Ending::reset_by_client(i64::MAX, -1, true);
         assert_eq!((ending.status, ending.source), (NOT_SEEN, Source::ClientReset));

@@ -140,12 +140,14 @@ pub(super) fn tcp_window(
     let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
     let half = &layers.tcp.halves[side];
     let segment = layers.tcp.segment_size(side);
-    if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
-        return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
-    }
+    let has_room = |bytes: i64| stop.receive_window.is_none_or(|window| window - in_flight >= bytes);
     if segment == 0 || in_flight < segment {
-        let nagle = open && in_flight > 0 && length < segment && half.sent_short && !half.sends_at_once;
-        return if nagle && is_delayed(layers, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
+        let short = in_flight > 0 && half.sent_short && length < segment && has_room(length);
+        let nagle = open && short && !half.sends_at_once && is_delayed(layers, side, ack);
+        return if nagle { Cause::DelayedAck } else { Cause::Unexplained };
+    }
+    if !has_room(segment) {
+        return Cause::ReceiveWindow;
     }
     // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
     let near = stop.congestion_window - in_flight < 2 * segment || !first_after_idle(layers, side);

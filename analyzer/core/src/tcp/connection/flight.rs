@@ -27,7 +27,7 @@ impl Connection {
         if in_flight == 0 {
             begin_flight(half, start, segment, near, at);
         } else if half.sent_short && end - start < segment && !half.sends_at_once {
-            half.sends_at_once = half.acks_reach_back && !self.transport.near_is_bound[side];
+            half.sends_at_once = !self.transport.near_is_bound[side] && is_unacknowledged(half, near, at);
         }
         half.highest = end;
         half.rtt.sent(end, at.time);
@@ -41,6 +41,14 @@ impl Connection {
         half.last_data_packet = at.packet;
         half.retransmissions_since = 0;
     }
+}
+
+/// The sender cannot have known that its last bytes were acknowledged. Delays vary: an ACK may have reached it an eighth sooner
+/// than the least round trip so far says.
+#[cold]
+fn is_unacknowledged(half: &Half, near: i64, at: At) -> bool {
+    let known = half.known_acked(at.time, near - near / 8);
+    known.is_some_and(|known| known < half.highest)
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
