@@ -29,11 +29,13 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
-TRAILERS, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
-    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset", "connection")
+TRAILERS, SERVER_RESET, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
+    _core.STATUS_SOURCES.index(name)
+    for name in ("trailers", "server_reset", "client_deadline", "client_reset", "connection")
 )
-"""`Failed.source` of an RPC with a status of its own, of one that its client's deadline ended, of one that its client
-reset before any deadline that is known, and of one that the end of its connection ended."""
+"""`Failed.source` of an RPC with a status of its own, of one that its server reset, of one that its client's deadline
+ended, of one that its client reset before any deadline that is known, and of one that the end of its connection
+ended."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3

@@ -19,6 +19,7 @@ PROXIES = {
     "traefik": ("traefik",),
     "Apache": ("apache",),
     "h2o": ("h2o",),
+    "Pingora": ("pingora",),
     "AWS ALB": ("awselb",),
     "GCP load balancer": ("google",),
 }

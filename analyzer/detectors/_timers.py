@@ -46,6 +46,8 @@ TIMERS = (
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
     Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
     Timer("Apache", "ProxyTimeout", SILENCE, 60 * S, "mod_proxy, Apache 2.4; that of Timeout by default", 503),
+    Timer("h2o", "proxy.timeout.io", SILENCE, 30 * S, "Proxy Directives, H2O 2.2", 502),
+    Timer("Pingora", "HttpPeer options.read_timeout", SILENCE, None, "pingora-core upstreams::peer, Pingora 0.6", 502),
     Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1", 0),
     Timer("Go net/http", "http.Server.WriteTimeout", DURATION, None, "net/http, Go 1.26; off unless set", 0),
     Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),

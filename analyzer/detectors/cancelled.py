@@ -111,16 +111,20 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
     hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
     much = len(others) >= limits.warning_share * everything
-    grave: Severity = "warning" if timer and not hidden and much else "info"
+    by_server = _is_of_server(others, limits)
+    grave: Severity = "warning" if (timer or by_server) and not hidden and much else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
     same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
     if timer:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
+    elif by_server:
+        same += _BY_SERVER
     same += _describe_unsent(others)
     if unclear.any():
         same = f" {_describe_unclear(int(unclear.sum()))}{same}"
+    advice = _advise(timer, by, bool(hedged.all()), by_server=by_server)
     if hedged.any():
         same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
@@ -136,13 +140,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. Their median duration was {median}.{same}"
-            + ("" if timer or hedged.all() else " Whether the application meant it is not on the wire.")
+            + ("" if timer or by_server or hedged.all() else " Whether the application meant it is not on the wire.")
         ),
         remedies=_list_remedies(timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
-            f"{f', by a timer of about {median}' if timer else ''}: {_advise(timer, by, bool(hedged.all()))}"
+            f"{f', by a timer of about {median}' if timer else ''}: {advice}"
         ),
     )
 
@@ -159,9 +163,23 @@ def _describe_unsent(rows: Failed) -> str:
     )
 
 
-def _advise(timer: bool, by: str, hedged: bool) -> str:
+def _is_of_server(rows: Failed, limits: Limits) -> bool:
+    """Check whether their server ended most of them, whose client had neither reset them nor set a deadline."""
+    of_server = (rows.source == common.TRAILERS) | (rows.source == common.SERVER_RESET)
+    return len(rows) >= limits.timer_rpcs and 2 * int((of_server & (rows.deadline_ns < 0)).sum()) > len(rows)
+
+
+_BY_SERVER = (
+    " Their clients had neither reset them nor set a deadline: the server ended them by itself, as some libraries do "
+    "when a handler raises an exception."
+)
+
+
+def _advise(timer: bool, by: str, hedged: bool, *, by_server: bool) -> str:
     if hedged:
         return "another attempt of the same call was answered (hedging)."
+    if by_server and not timer:
+        return "their clients had not asked for it. Look in the server's log at the times of the evidence."
     return f"find that timer in the {by} or a proxy." if timer else "check whether the application meant it."
 
 

@@ -234,6 +234,25 @@ def _describe_resets(tables: Tables, end: _End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
+_OF_PEER = {
+    "PROTOCOL_ERROR": "broke the protocol",
+    "FLOW_CONTROL_ERROR": "sent more than a window allowed",
+    "FRAME_SIZE_ERROR": "sent a frame of a wrong size",
+    "COMPRESSION_ERROR": "sent a header block that it could not decode",
+}
+"""What the sender of a GOAWAY says with its code that its peer did (RFC 9113 section 7)."""
+
+
+def _advise_by_code(tables: Tables, end: _End) -> str:
+    """Name whose fault the sender of an error says it is."""
+    sender = int(tables.goaways.direction[end.goaway])
+    did = _OF_PEER.get(common.error_name(int(tables.goaways.code[end.goaway])))
+    if did is None:
+        return "See the sender's log."
+    blamed, other = host(tables, end.connection, 1 - sender), host(tables, end.connection, sender)
+    return f"By that code {other} says that {blamed} {did}: look at the HTTP/2 library of {blamed}, and at both logs."
+
+
 def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
     if end.goaway < 0:
@@ -243,7 +262,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
         return (
             f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
             if known
-            else "See the sender's log."
+            else _advise_by_code(tables, end)
         )
     if end.drops:
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."

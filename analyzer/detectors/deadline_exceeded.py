@@ -49,12 +49,12 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
-from ..tables import Tables
+from ..tables import COMPLETE, Ints, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures
 from ._failures import Failed
-from ._shared import host, milliseconds, quality_allows
+from ._shared import EXAMPLES, host, milliseconds, quality_allows
 
 ID = "deadline-exceeded"
 ABOUT = About(
@@ -79,6 +79,63 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = rows.where(common.missed(rows, limits.early_share, limits.early_ns))
     if len(rows):
         yield _make_finding(tables, rows, limits)
+    elif len(late := _find_answered_late(tables)):
+        yield _make_late_finding(tables, late, limits)
+
+
+LATE_NS = 20_000_000
+"""From so long after its deadline on a response is late (as in status.rs: a busy host's timer takes as long)."""
+
+
+def _find_answered_late(tables: Tables) -> Ints:
+    """Find RPCs that their server answered after their deadline, though their client had not reset them."""
+    rpcs = tables.rpcs
+    answered = np.isin(rpcs.status_source, (common.TRAILERS, common.HTTP_STATUS)) & (rpcs.flags & COMPLETE != 0)
+    late = (tables.deadlines > 0) & (rpcs.duration_ns >= tables.deadlines + LATE_NS)
+    return np.flatnonzero(answered & late)
+
+
+def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
+    """Report RPCs that went on behind their deadline: nobody enforced it, or the client gave up without a word."""
+    rpcs, everything, deadlines = tables.rpcs, tables.rpc_count, tables.deadlines[rows]
+    rows = rows[np.argsort(rpcs.start_time_ns[rows], kind="stable")]
+    least, most = milliseconds(int(deadlines.min())), milliseconds(int(deadlines.max()))
+    deadline = f"of {least}" if least == most else f"of {least} to {most}"
+    over = milliseconds(float(np.median(rpcs.duration_ns[rows] - tables.deadlines[rows])))
+    client = host(tables, int(rpcs.connection[rows[0]]), 0)
+    known = f"{len(rows):,} of {everything:,} RPCs were answered after their deadline {deadline}"
+    connections = common.connections_of(tables, rows.astype(np.uint32))
+    return Finding(
+        id=ID,
+        title=known,
+        severity="warning" if common.severity_of_count(len(rows), everything, limits) != "info" else "info",
+        confidence=quality_allows(tables),
+        scope=Scope(connections, common.methods_of(tables, rows.astype(np.uint32))),
+        metrics={
+            "deadline_exceeded_rpcs": 0,
+            "answered_late_rpcs": len(rows),
+            "rpcs": everything,
+            "deadline_exceeded_share": len(rows) / everything,
+            "deadline_p50_ns": int(np.median(deadlines)),
+        },
+        evidence=tuple(
+            item
+            for rpc in rows[:EXAMPLES].tolist()
+            for item in (common.began(tables, rpc), common.ended(tables, rpc, "the response is whole"))
+        ),
+        explanation=(
+            f"{known}, {over} after it (median). {_UNKNOWN.format(client=client)} The response came all the same, so "
+            "no server or proxy on the way enforced the deadline."
+        ),
+        remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
+        verdict=f"{known}. {_UNKNOWN.format(client=client)} Look in its log, and trace these calls.",
+    )
+
+
+_UNKNOWN = (
+    "{client} did not reset them: either it still waited, or it had given up without a word, which packets do not show."
+)
 
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:

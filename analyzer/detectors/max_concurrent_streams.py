@@ -20,7 +20,8 @@ none ends. Then nothing further can begin on the connection. Whether an RPC wait
 limit of ten on it is a warning, below that it may be chance and is not reported.
 
 It is a warning if the limit was reached for a tenth of the time between the first and the last message, and critical if
-for half of it. With a limit below ten it is a warning at most, and says that RPCs may queue.
+for half of it. With a limit below ten it is a warning at most, and says that RPCs may queue. If the client had more
+streams open before it knew the limit than all of its connections may carry, it has more callers, and they queue.
 
 When it cannot tell
 -------------------
@@ -122,13 +123,15 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
-    certain = limit >= limits.certain_limit
+    proved = _has_more_callers(tables, row, limit)
+    certain = proved or limit >= limits.certain_limit
     queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
+    looped = f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
     return Finding(
         id=ID,
         title=f"RPCs {queue}: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
         severity="warning" if grave == "critical" and not certain else grave,
-        confidence=_shared.lower(_shared.quality_allows(tables), _rate_confidence(limit, limits)),
+        confidence=_shared.lower(_shared.quality_allows(tables), _rate_confidence(limit, certain)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost if certain else None,
         share=_shared.share_of_time(tables, lost) if certain else None,
@@ -148,7 +151,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
             f"{refills:,} times a new one took the place at once: RPCs {were_waiting} waiting for it. "
             f"{_QUEUED if certain else _MAY_QUEUE}"
-            f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
+            f"{'' if proved else looped}"
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
@@ -224,17 +227,22 @@ def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     yield Evidence(int(rpcs.first_packet[last]), int(rpcs.start_time_ns[last]), words)
 
 
-def _rate_confidence(limit: int, limits: Limits) -> Confidence:
-    if limit >= limits.certain_limit:
-        return "high"
-    return "medium" if limit > 1 else "low"  # one caller in a loop is common
+def _has_more_callers(tables: Tables, row: int, limit: int) -> bool:
+    """Check whether the client had more calls open, before it knew the limit, than its connections may carry."""
+    c = tables.connections
+    same = (c.client_ip == c.client_ip[row]) & (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row])
+    return int(c.max_concurrent_rpcs[row]) > limit * int(same.sum())
+
+
+def _rate_confidence(limit: int, certain: bool) -> Confidence:
+    return "high" if certain else "medium" if limit > 1 else "low"  # one caller in a loop is common
 
 
 def _show_refill(tables: Tables, row: int, limit: int, were_waiting: str) -> Iterator[Evidence]:
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
-    yield Evidence(ended, ended_at, f"a stream ends while {count(limit, 'stream')} are open, as many as allowed")
+    yield Evidence(ended, ended_at, f"a stream ends while as many are open as allowed, {limit:,}")
     yield Evidence(opened, when, f"a new stream takes its place at once: RPCs {were_waiting} waiting")
 
 

@@ -151,8 +151,8 @@ _REASONS = {
     429: "429 means that it limits the rate of requests.",
     431: "431 means that the header fields are larger than its limit.",
     464: "464 means that the versions of HTTP do not match (AWS load balancers).",
-    502: "502 means that its backend refused, closed, or did not speak the protocol.",
-    503: "503 means that it had no backend to pass the request to, or waited for one in vain.",
+    502: "502 means that its backend refused, closed, did not speak the protocol, or did not respond in time.",
+    503: "503 means that it was overloaded or out of service, or as a proxy had no backend or waited for one in vain.",
     504: "504 means that its backend did not respond in time.",
 }
 """What HTTP statuses mean (RFC 9110 section 15, RFC 6585; 464 as AWS documents it)."""

@@ -240,7 +240,7 @@ def _explain_endings(rows: Failed, first: str) -> str:
         return _HINTS.get(first, f"{first} is set by the application itself.")
     return (
         f"{without:,} of them ended with END_STREAM without trailers, so without a status: a proxy gave up its "
-        "backend, or a server broke off. gRPC reads this as UNKNOWN, grpc-go as INTERNAL."
+        "backend or dropped its trailers, or a server broke off. gRPC reads this as UNKNOWN, grpc-go as INTERNAL."
     )
 
 

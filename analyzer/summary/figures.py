@@ -174,7 +174,7 @@ def summarize_calls(tables: Tables) -> str:
     parts = [
         count(rpcs, "RPC"),
         f"{rate:,.0f} per second" if rate >= 10 else f"{rate:.1f} per second" if rate >= 0.1 else "",
-        f"{failed:,} failed" if failed else "" if unknown else "none failed",
+        f"{failed:,} failed" if failed else "" if unknown or cancelled else "none failed",
         f"{cancelled:,} cancelled" if cancelled else "",
         f"{unknown:,} with unknown status" if unknown else "",
     ]

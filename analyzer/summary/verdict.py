@@ -50,6 +50,7 @@ def _link(finding: Finding, found: Sequence[Finding], abouts: Abouts) -> Finding
                 and not {_find_side(other, abouts), _find_side(finding, abouts)} >= {"client", "server"}
                 and own & set(other.scope.connections)
                 and _rank_severity(other) >= _rank_severity(finding)
+                and other.metrics.get("lost_rpcs", 1)  # an end that cost no RPC explains no failure
             ):
                 part = replace(finding, part_of=cause, lost_ns=None, share=None)
                 # a process record says why: the same time is no second warning

@@ -30,6 +30,7 @@ _COSTS = (
     ("lost_rpcs", "RPC", "lost"),
     ("lost_answers", "RPC", "without a complete answer"),
     ("deadline_exceeded_rpcs", "RPC", "ended by a deadline"),
+    ("answered_late_rpcs", "RPC", "answered after a deadline"),
     ("cancelled_rpcs", "RPC", "cancelled"),
     ("ended_rpcs", "RPC", "ended early"),
     ("affected_rpcs", "RPC", "affected"),

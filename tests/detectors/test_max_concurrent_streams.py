@@ -44,9 +44,10 @@ def test_synthetic_captures() -> None:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        ({"refills": 36}, "critical"),
+        ({"refills": 36, "certain_limit": 4}, "critical"),
+        ({"refills": 36, "certain_limit": 5}, "warning"),
         ({"refills": 37}, None),
-        ({"refilled": 0.85}, "critical"),
+        ({"refilled": 0.85}, "warning"),
         ({"refilled": 1.01}, None),
         ({"critical_share": 0.95}, "warning"),
         ({"warning_share": 0.95, "critical_share": 0.96}, "info"),
@@ -66,7 +67,8 @@ def test_a_small_limit_is_less_certain(limit: int, expected: str, tmp_path: Path
     """One caller that calls again at once looks like a queue for one stream."""
     finding = must(detector, played(queue(limit, 40, 5_000), tmp_path))
     assert finding.confidence == expected
-    assert finding.severity == ("warning" if limit == 1 else "critical")
+    assert finding.severity == ("critical" if limit == 10 else "warning")
+    assert (finding.lost_ns is not None) == (limit == 10)
     assert ("1 streams" in finding.verdict) is False
 
 

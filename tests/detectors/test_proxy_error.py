@@ -113,7 +113,9 @@ def test_severity_follows_the_share_of_rpcs(tmp_path: Path, refusals: int, calls
 def test_only_a_majority_is_most(tmp_path: Path, statuses: list[int], most: bool) -> None:
     found = must(proxy_error, played(refused(statuses), tmp_path))
     assert ("most 503" in found.title) == most
-    assert found.verdict.endswith("503 means that it had no backend to pass the request to, or waited for one in vain.")
+    assert found.verdict.endswith(
+        "503 means that it was overloaded or out of service, or as a proxy had no backend or waited for one in vain."
+    )
 
 
 def test_a_page_is_not_needed(tmp_path: Path) -> None:
