@@ -13,7 +13,9 @@ How it is decided
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
 cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It is
 a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
-cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses.
+cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is a warning, too,
+when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by RST_STREAM, whose clients had neither
+reset them nor set a deadline: some libraries do so when a handler raises an exception.
 
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
 the client cancels the others. These count as cancelled, but not by a timer. Nor do numbered attempts whose other

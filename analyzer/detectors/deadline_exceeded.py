@@ -19,6 +19,9 @@ that either side reset a little earlier counts as well: C-core rounds `grpc-time
 time passes between reading the clock and the first packet, and a server may track the same deadline. The budget of
 these RPCs says where their time went.
 
+If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
+nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
+
 When it cannot tell
 -------------------
 Without `grpc-timeout` in the capture: some clients do not send their deadline, and header fields sent before the
