@@ -1,5 +1,6 @@
 """Run the recorded command as its user, with its own terminal and signals."""
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -84,7 +85,9 @@ class Command:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             raise CommandError(f"{arguments[0]}: {error.strerror}", code) from None
         self.pid = self._process.pid
-        self._ended = os.pidfd_open(self.pid)
+        self._ended: int | None = None
+        with contextlib.suppress(OSError):  # it may have ended, where this process ignores the ends of its children
+            self._ended = os.pidfd_open(self.pid)
         self._blocked = signal.pthread_sigmask(signal.SIG_BLOCK, self._mine)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -115,8 +118,9 @@ class Command:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if hasattr(self, "_blocked"):
+            if self._ended is not None:
+                os.close(self._ended)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
-            os.close(self._ended)
 
 
 def identity(user: pwd.struct_passwd | None) -> dict[str, Any]:

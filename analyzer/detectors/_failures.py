@@ -161,11 +161,17 @@ def list_unread(tables: Tables) -> Counts:
     return rpc[_is_unread(tables, rpc)]
 
 
-def _is_unread(tables: Tables, rpc: Counts) -> Mask:
-    rpcs, c = tables.rpcs, tables.closings
+def list_leavings(tables: Tables) -> Ints:
+    """List when the client of each connection left it, by FIN or RST; far in the future if it did not."""
+    c = tables.closings
     left = np.full(len(tables.connections.first_time_ns), np.iinfo(np.int64).max)
     by_client = c.direction == 0
     np.minimum.at(left, c.connection[by_client], c.time_ns[by_client])
+    return left
+
+
+def _is_unread(tables: Tables, rpc: Counts) -> Mask:
+    rpcs, left = tables.rpcs, list_leavings(tables)
     ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
     return np.asarray((rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]]))
 
@@ -260,7 +266,9 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case "client_deadline":
             ended = {NOBODY: "a response that came", NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
             sender = "server" if rows.reset_by[place] else "client"
-            return f"{ended or f'RST_STREAM {error_name(code)} from the {sender}'} after its grpc-timeout"
+            early = rows.duration_ns[place] < rows.deadline_ns[place]
+            when = "when its grpc-timeout was about to pass" if early else "after its grpc-timeout"
+            return f"{ended or f'RST_STREAM {error_name(code)} from the {sender}'} {when}"
         case "client_reset":
             return f"RST_STREAM {error_name(code)} from the client"
         case "connection":

@@ -112,21 +112,23 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
     late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
     hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
-    much = len(others) >= limits.warning_share * everything
-    by_server = _is_of_server(others, limits)
-    grave: Severity = "warning" if (timer or by_server) and not hidden and much else "info"
+    own = 0 if timer or hidden else _count_of_server(others, limits)
+    many = (len(others) if timer else own) >= limits.warning_share * everything
+    grave: Severity = "warning" if (timer or own) and not hidden and many else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
     same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
     if timer:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
-    elif by_server:
-        same += _BY_SERVER
+    if own:
+        same += f" Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}"
     same += _describe_unsent(others)
     if unclear.any():
         same = f" {_describe_unclear(int(unclear.sum()))}{same}"
-    advice = _advise(timer, by, bool(hedged.all()), by_server=by_server)
+    advice = _advise(timer, by, bool(hedged.all()))
+    if own:
+        advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
     if hedged.any():
         same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
@@ -142,9 +144,9 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. Their median duration was {median}.{same}"
-            + ("" if timer or by_server or hedged.all() else " Whether the application meant it is not on the wire.")
+            + ("" if timer or own or hedged.all() else " Whether the application meant it is not on the wire.")
         ),
-        remedies=_list_remedies(timer, by),
+        remedies=(_LOG,) if own else _list_remedies(timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
@@ -165,23 +167,25 @@ def _describe_unsent(rows: Failed) -> str:
     )
 
 
-def _is_of_server(rows: Failed, limits: Limits) -> bool:
-    """Check whether their server ended most of them, whose client had neither reset them nor set a deadline."""
+def _count_of_server(rows: Failed, limits: Limits) -> int:
+    """Count those that their server ended, if most: their clients had neither reset them nor set a deadline."""
     of_server = (rows.source == common.TRAILERS) | (rows.source == common.SERVER_RESET)
-    return len(rows) >= limits.timer_rpcs and 2 * int((of_server & (rows.deadline_ns < 0)).sum()) > len(rows)
+    number = int((of_server & (rows.deadline_ns < 0)).sum())
+    return number if len(rows) >= limits.timer_rpcs and 2 * number > len(rows) else 0
 
 
-_BY_SERVER = (
-    " Their clients had neither reset them nor set a deadline: the server ended them by itself, as some libraries do "
-    "when a handler raises an exception."
-)
+def _name_own(number: int, of: int) -> str:
+    return "the server ended them" if number == of else f"the server ended {number:,} of them"
 
 
-def _advise(timer: bool, by: str, hedged: bool, *, by_server: bool) -> str:
+_UNASKED = "though their clients had neither reset them nor set a deadline."
+_BY_SERVER = f"{_UNASKED} Some libraries do so when a handler raises an exception."
+_LOG = Remedy("application", "the server's log", "says at the times of the evidence why it ended them; costs nothing")
+
+
+def _advise(timer: bool, by: str, hedged: bool) -> str:
     if hedged:
         return "another attempt of the same call was answered (hedging)."
-    if by_server and not timer:
-        return "their clients had not asked for it. Look in the server's log at the times of the evidence."
     return f"find that timer in the {by} or a proxy." if timer else "check whether the application meant it."
 
 

@@ -57,7 +57,7 @@ from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures
 from ._failures import Failed
-from ._shared import EXAMPLES, host, milliseconds, quality_allows
+from ._shared import EXAMPLES, host, milliseconds, name_hosts, quality_allows
 
 ID = "deadline-exceeded"
 ABOUT = About(
@@ -91,11 +91,14 @@ LATE_NS = 20_000_000
 
 
 def _find_answered_late(tables: Tables) -> Ints:
-    """Find RPCs that their server answered after their deadline, though their client had not reset them."""
-    rpcs = tables.rpcs
-    answered = np.isin(rpcs.status_source, (common.TRAILERS, common.HTTP_STATUS)) & (rpcs.flags & COMPLETE != 0)
-    late = (tables.deadlines > 0) & (rpcs.duration_ns >= tables.deadlines + LATE_NS)
-    return np.flatnonzero(answered & late)
+    """Find RPCs whose response came after their deadline by the server's clock, as far as it is known, and was read."""
+    rpcs, c = tables.rpcs, tables.connections
+    given_up = np.isin(rpcs.status, (common.CANCELLED, common.DEADLINE_EXCEEDED))
+    answered = (rpcs.status_source == common.TRAILERS) & (rpcs.flags & COMPLETE != 0) & ~given_up
+    way = np.maximum(c.near_server_rtt_ns, 0)[rpcs.connection]
+    late = (tables.deadlines > 0) & (rpcs.duration_ns >= tables.deadlines + LATE_NS + way)
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    return np.flatnonzero(answered & late & (ends <= common.list_leavings(tables)[rpcs.connection]))
 
 
 def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
@@ -105,9 +108,9 @@ def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     least, most = milliseconds(int(deadlines.min())), milliseconds(int(deadlines.max()))
     deadline = f"of {least}" if least == most else f"of {least} to {most}"
     over = milliseconds(float(np.median(rpcs.duration_ns[rows] - tables.deadlines[rows])))
-    client = host(tables, int(rpcs.connection[rows[0]]), 0)
     known = f"{len(rows):,} of {everything:,} RPCs were answered after their deadline {deadline}"
     connections = common.connections_of(tables, rows.astype(np.uint32))
+    unknown = f"{name_hosts(tables, connections, 0)} {_UNKNOWN}"
     return Finding(
         id=ID,
         title=known,
@@ -126,18 +129,16 @@ def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             for rpc in rows[:EXAMPLES].tolist()
             for item in (common.began(tables, rpc), common.ended(tables, rpc, "the response is whole"))
         ),
-        explanation=(
-            f"{known}, {over} after it (median). {_UNKNOWN.format(client=client)} The response came all the same, so "
-            "no server or proxy on the way enforced the deadline."
-        ),
+        explanation=(f"{known}, {over} after it (median). {unknown} Nobody ended them at their deadline."),
         remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
-        verdict=f"{known}. {_UNKNOWN.format(client=client)} Look in its log, and trace these calls.",
+        verdict=f"{known}. {unknown} Look in the client's log, and trace these calls.",
     )
 
 
 _UNKNOWN = (
-    "{client} did not reset them: either it still waited, or it had given up without a word, which packets do not show."
+    "reset none of them: either the callers still waited, or their library had given up without a word, which packets "
+    "do not show."
 )
 
 

@@ -20,8 +20,7 @@ none ends. Then nothing further can begin on the connection. Whether an RPC wait
 limit of ten on it is a warning, below that it may be chance and is not reported.
 
 It is a warning if the limit was reached for a tenth of the time between the first and the last message, and critical if
-for half of it. With a limit below ten it is a warning at most, and says that RPCs may queue. If the client had more
-streams open before it knew the limit than all of its connections may carry, it has more callers, and they queue.
+for half of it. With a limit below ten it is a warning at most, and says that RPCs may queue.
 
 When it cannot tell
 -------------------
@@ -123,10 +122,8 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
-    proved = _has_more_callers(tables, row, limit)
-    certain = proved or limit >= limits.certain_limit
+    certain = limit >= limits.certain_limit
     queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
-    looped = f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
     return Finding(
         id=ID,
         title=f"RPCs {queue}: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
@@ -151,7 +148,8 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
             f"{refills:,} times a new one took the place at once: RPCs {were_waiting} waiting for it. "
             f"{_QUEUED if certain else _MAY_QUEUE}"
-            f"{'' if proved else looped}"
+            f"{_describe_callers(tables, row, limit)}"
+            f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
@@ -227,11 +225,10 @@ def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     yield Evidence(int(rpcs.first_packet[last]), int(rpcs.start_time_ns[last]), words)
 
 
-def _has_more_callers(tables: Tables, row: int, limit: int) -> bool:
-    """Check whether the client had more calls open, before it knew the limit, than its connections may carry."""
-    c = tables.connections
-    same = (c.client_ip == c.client_ip[row]) & (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row])
-    return int(c.max_concurrent_rpcs[row]) > limit * int(same.sum())
+def _describe_callers(tables: Tables, row: int, limit: int) -> str:
+    """Say how many calls the client had open before it knew the limit, if they were more."""
+    most = int(tables.connections.max_concurrent_rpcs[row])
+    return f"The client had {most:,} open before it knew the limit: if they all go on, RPCs queue. " * (most > limit)
 
 
 def _rate_confidence(limit: int, certain: bool) -> Confidence:

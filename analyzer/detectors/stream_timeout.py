@@ -185,12 +185,14 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     remedies = _list_timers(rows, timed, software)
     known = bool(remedies) and remedies[0].implementation == software
     likely = f" Look at {remedies[0].knob} of {software}." if known else ""
-    sent = int((rows.source == common.TRAILERS).sum())
+    unsaid = common.refused(rows) & ~np.isin(rows.http_status, TIMEOUTS)  # these say other things, too
+    sure = not (unsaid | (rows.source == common.TRAILERS)).any()
+    ended = "may have ended" if unsaid.any() else "ended"
     return Finding(
         id=ID,
         title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
         severity=common.severity_of_count(len(rows), everything, limits),
-        confidence=lower("medium" if sent else "high", quality_allows(tables)),
+        confidence=lower("high" if sure else "medium", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
         metrics={
@@ -208,7 +210,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         explanation=(
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(span)}: {len(rows):,} of the {timed.of:,} "
             "that were broken off. They ended at different moments, so a timer of that end, or of a host behind it, "
-            f"ended them, and not the client's deadline.{likely} HTTP/2 PINGs do not keep a stream open."
+            f"{ended} them, and not the client's deadline.{likely} HTTP/2 PINGs do not keep a stream open."
         ),
         remedies=(*remedies, _DEADLINE),
         references=(

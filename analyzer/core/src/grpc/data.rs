@@ -217,7 +217,7 @@ impl Act<'_> {
         if !self.is_client && call.turn_since > self.gap_time {
             let turnaround = now.saturating_sub(call.turn_since).max(0);
             if !self.transport.queues[self.side].is_blocked() {
-                turns.took(turnaround);
+                turns.took(turnaround, call.method);
             }
             cx.method(call.method).add_turnaround(turnaround as u64);
             call.turn_since = -1;

@@ -28,9 +28,9 @@ pub const NAMES: [&str; STATUSES] = [
 const LATE: i64 = 20_000_000;
 
 /// The deadline counts from before the request is sent, `grpc-timeout` from when it is written, and C-core rounds that up by some
-/// per cent: 1 ms, or a twentieth if that is more, as in `deadline-exceeded`.
+/// per cent: 1 ms, or a fiftieth up to 100 ms if that is more.
 fn early(timeout_ns: i64) -> i64 {
-    (timeout_ns / 20).max(1_000_000).min(timeout_ns / 2)
+    (timeout_ns / 50).clamp(1_000_000, 100_000_000).min(timeout_ns / 2)
 }
 
 /// Success.
@@ -230,8 +230,8 @@ mod tests {
             (NAMES[usize::from(ending.status)], SOURCES[ending.source as usize])
         };
         assert_eq!(ended(97_600_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(92_150_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
-        assert_eq!(ended(92_149_999, 97_000_000), ("CANCELLED", "client_reset"));
+        assert_eq!(ended(95_060_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
+        assert_eq!(ended(95_059_999, 97_000_000), ("CANCELLED", "client_reset"));
         assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
         let ending = Ending::reset_by_client(i64::MAX, -1, true);
         assert_eq!((ending.status, ending.source), (NOT_SEEN, Source::ClientReset));

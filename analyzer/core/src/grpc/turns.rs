@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::at::At;
+use crate::http2::connection::streams::NONE;
 use crate::limits;
 use crate::state_fields;
 use crate::store::tables::{IdleRow, Idles, TurnRow};
@@ -62,8 +63,9 @@ pub struct Turns {
     idle_since: Option<(i64, u32)>,
     /// Begin and length of the client's last idle interval or pause, until it is taken.
     idle: Option<(i64, i64)>,
-    /// How long the server took for the last answers that nothing held back, nanoseconds, the newest one last; 0 for none.
-    taken: [i64; ANSWERS],
+    /// How long the server took for the last answers that nothing held back, nanoseconds, and their methods, the newest one last;
+    /// 0 for none.
+    taken: [(i64, u32); ANSWERS],
     /// The client sent the last message that began.
     client_began: bool,
     /// By class of length, as far as any interval was that long.
@@ -84,7 +86,7 @@ impl Default for Turns {
             waiting_since: 0,
             idle_since: None,
             idle: None,
-            taken: [0; ANSWERS],
+            taken: [(0, NONE); ANSWERS],
             client_began: false,
             classes: Vec::new(),
             requests: VecDeque::new(),
@@ -173,16 +175,17 @@ impl Turns {
         self.waiting_since
     }
 
-    /// The server took `duration` to answer, and nothing held the answer back.
+    /// The server took `duration` to answer a call of `method`, and nothing held the answer back.
     #[inline]
-    pub fn took(&mut self, duration: i64) {
+    pub fn took(&mut self, duration: i64, method: u32) {
         self.taken.rotate_left(1);
-        self.taken[ANSWERS - 1] = duration.max(1);
+        self.taken[ANSWERS - 1] = (duration.max(1), method);
     }
 
-    /// The longest time that the server took for one of the last answers that nothing held back, if there was any.
-    pub fn longest_taken(&self) -> Option<i64> {
-        self.taken.iter().copied().max().filter(|&longest| longest > 0)
+    /// The longest time that the server took for those of the last answers that were of `method`, if there was any.
+    pub fn longest_taken(&self, method: u32) -> Option<i64> {
+        let of_method = self.taken.iter().filter(|(duration, of)| *duration > 0 && *of == method);
+        of_method.map(|(duration, _)| *duration).max()
     }
 
     /// Bytes are missing: until the next message it is not known whose turn it is, nor what is open.

@@ -42,29 +42,56 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     let ends = ends(payload) == Some(stop.stream);
     let small = begins_message(layers, side, &stop) || ends && ends_messages(layers, side, &stop);
     let nagle = is_held_by_nagle(layers, side, &stop, length, ack, at);
-    let held = if small && nagle {
-        Some((Cause::DelayedAck, 0))
+    let (cause, own_ns, written) = if small && nagle {
+        (Cause::DelayedAck, 0, start)
     } else if let Some(cause) = ends.then(|| holds_the_end(layers, side, &stop, ack)).flatten() {
-        Some((cause, 0))
+        (cause, 0, start)
+    } else if nagle && let Some((own_ns, written)) = holds_an_answer(layers, side, payload, ack, at) {
+        (Cause::DelayedAck, own_ns, written)
     } else {
-        holds_an_answer(layers, side, ack, at).filter(|_| nagle).map(|own_ns| (Cause::DelayedAck, own_ns))
+        return;
     };
-    if let Some((cause, own_ns)) = held {
-        let interval = BlockedInterval { start, end: at.time, cause, after_loss: false, own_ns };
-        note_held(layers, side, &stop, &interval, ack, at, cx);
-    }
+    layers.tcp.transport.queues[side].add(BlockedInterval { start, end: at.time, cause, after_loss: false, own_ns });
+    let row = row(layers, side, &stop, Some(ack), at);
+    cx.waits.push(WaitRow {
+        start_time_ns: written,
+        duration_ns: at.time.saturating_sub(written),
+        cause: cause as u8,
+        stopped_at_packet: layers.tcp.halves[side].last_data_packet,
+        streams: 1,
+        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
+        ..row
+    });
 }
 
 /// Nagle's algorithm held an answer back behind a short segment of something else, such as the acknowledgement of a PING:
 /// its client had sent nothing but the delayed ACK since. The bytes before do not tell when the answer was written, so the
-/// server is granted as long as it took for the slowest of the answers before: that time is given.
-fn holds_an_answer(layers: &Layers<'_>, side: usize, ack: Ack, at: At) -> Option<i64> {
-    let peer = &layers.tcp.halves[1 - side];
-    let turns = &layers.http2.application.turns;
-    let answers = side != layers.http2.client && turns.waiting() > 0 && peer.last_data_time < ack.time;
-    let own = turns.longest_taken().filter(|_| answers)?;
-    let written = layers.tcp.halves[side].last_data_time.max(turns.waiting_since().saturating_add(own));
-    (at.time.saturating_sub(written) >= SHORTEST).then_some(own)
+/// server is granted as long as it took for the slowest of the answers of the same method before: gives that time, and when
+/// the answer was written then.
+fn holds_an_answer(layers: &mut Layers<'_>, side: usize, payload: &[u8], ack: Ack, at: At) -> Option<(i64, i64)> {
+    if side == layers.http2.client || layers.tcp.halves[1 - side].last_data_time >= ack.time {
+        return None;
+    }
+    let call = &layers.http2.streams.find_mut(first_stream(payload)?)?.state;
+    let (since, method) = (call.turn_since, call.method);
+    let own = layers.http2.application.turns.longest_taken(method).filter(|_| since >= 0)?;
+    let written = layers.tcp.halves[side].last_data_time.max(since.saturating_add(own));
+    (at.time.saturating_sub(written) >= SHORTEST).then_some((own, written))
+}
+
+/// The stream of the first HEADERS or DATA that begin in a packet, among its first frames.
+fn first_stream(payload: &[u8]) -> Option<u32> {
+    const SEARCHED: usize = 4;
+    let mut rest = payload;
+    for _ in 0..SEARCHED {
+        let (octets, behind) = rest.split_first_chunk::<HEADER_LEN>()?;
+        let header = FrameHeader::parse(octets);
+        if matches!(header.kind(), FrameType::HEADERS | FrameType::DATA) {
+            return Some(header.stream);
+        }
+        rest = behind.get(header.length() as usize..)?;
+    }
+    None
 }
 
 /// The bytes sent last were the HEADERS of a call without its message.
@@ -133,33 +160,4 @@ fn holds_the_end(layers: &mut Layers<'_>, side: usize, stop: &Stop, ack: Ack) ->
     let nagle = half.sent_short && ack.offset >= half.highest;
     let cause = if nagle { Cause::Unexplained } else { Cause::CongestionWindow };
     (first && silent && untroubled && full).then_some(cause)
-}
-
-/// Bytes that `side` did not owe were held up all the same. Those of an answer were no sooner than the server had its own
-/// time.
-fn note_held(
-    layers: &mut Layers<'_>,
-    side: usize,
-    stop: &Stop,
-    interval: &BlockedInterval,
-    ack: Ack,
-    at: At,
-    cx: &mut Context,
-) {
-    layers.tcp.transport.queues[side].add(*interval);
-    let written = match interval.own_ns {
-        0 => interval.start,
-        own => layers.http2.application.turns.waiting_since().saturating_add(own),
-    };
-    let start_time_ns = interval.start.max(written);
-    let row = row(layers, side, stop, Some(ack), at);
-    cx.waits.push(WaitRow {
-        start_time_ns,
-        duration_ns: at.time.saturating_sub(start_time_ns),
-        cause: interval.cause as u8,
-        stopped_at_packet: layers.tcp.halves[side].last_data_packet,
-        streams: 1,
-        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
-        ..row
-    });
 }

@@ -19,6 +19,10 @@ struct Calls {
     asks_with_the_ack: bool,
     /// The first call is answered.
     answered: bool,
+    /// The method of the first call.
+    first: &'static str,
+    /// The second call was answered before, with the first message of a stream.
+    pushes: bool,
 }
 
 fn offset(bytes: &[u8]) -> u32 {
@@ -27,7 +31,16 @@ fn offset(bytes: &[u8]) -> u32 {
 
 impl Calls {
     fn held() -> Self {
-        Self { took: 5 * MS, delay: 42 * MS, late: 20 * US, at_once: false, asks_with_the_ack: false, answered: true }
+        Self {
+            took: 5 * MS,
+            delay: 42 * MS,
+            late: 20 * US,
+            at_once: false,
+            asks_with_the_ack: false,
+            answered: true,
+            first: "/a/B",
+            pushes: false,
+        }
     }
 
     fn seen(&self) -> Seen {
@@ -37,7 +50,7 @@ impl Calls {
         capture.at(10 * MS + 10 * US, options(reply(SYN_ACK, SERVER_ISN, from_client(0), &[])));
         capture.at(13 * MS, segment(ACK, from_client(0), from_server(0), &[]));
         let ping = frame(6, 0, 0, &[7; 8]);
-        let mut asked = call("/a/B", 10);
+        let mut asked = call(self.first, 10);
         let mut said = [frame(4, 0, 0, &[]), frame(4, 1, 0, &[])].concat();
         capture.at(14 * MS, segment(ACK, from_client(0), from_server(0), &asked));
         if self.answered {
@@ -47,7 +60,18 @@ impl Calls {
         } else {
             said.clear();
         }
-        let second = request(3, "/a/B", 10);
+        let mut second = request(3, "/a/B", 10);
+        let mut answer = response(3, 10);
+        if self.pushes {
+            let sent = segment(ACK, from_client(offset(&asked)), from_server(offset(&said)), &second);
+            capture.at(ASKED - 3 * MS, sent);
+            asked.extend(&second);
+            let begun = &answer[..answer.len() - frame(1, 5, 3, &block(&[("grpc-status", "0")])).len()];
+            capture.at(ASKED - 2 * MS, reply(ACK, from_server(offset(&said)), from_client(offset(&asked)), begun));
+            said.extend(begun);
+            capture.at(ASKED - MS, segment(ACK, from_client(offset(&asked)), from_server(offset(&said)), &[]));
+            (second, answer) = (Vec::new(), frame(0, 0, 3, &message(10)));
+        }
         let sent = if self.asks_with_the_ack { ping } else { [ping, second.clone()].concat() };
         capture.at(ASKED, segment(ACK, from_client(offset(&asked)), from_server(offset(&said)), &sent));
         asked.extend(&sent);
@@ -64,7 +88,7 @@ impl Calls {
         let with = if self.asks_with_the_ack { second } else { Vec::new() };
         capture.at(acked, segment(ACK, from_client(offset(&asked)), from_server(end), &with));
         let acknowledged = from_client(offset(&asked) + offset(&with));
-        capture.at(acked + self.late, reply(ACK, from_server(end), acknowledged, &response(3, 10)));
+        capture.at(acked + self.late, reply(ACK, from_server(end), acknowledged, &answer));
         capture.finish()
     }
 }
@@ -91,6 +115,8 @@ fn it_is_the_servers_own_time_where_something_else_can_have_taken_it() {
         ("the ACK was not put off", Calls { delay: 20 * MS, ..Calls::held() }),
         ("it took as long before", Calls { took: 42 * MS, ..Calls::held() }),
         ("it never answered before", Calls { answered: false, ..Calls::held() }),
+        ("another method was answered before", Calls { first: "/a/C", ..Calls::held() }),
+        ("a stream goes on", Calls { pushes: true, ..Calls::held() }),
     ];
     for (why, calls) in others {
         let seen = calls.seen();
