@@ -9,6 +9,7 @@ __all__ = [
     "FIRST_RPCS",
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
+    "LATE_NS",
     "PACKET_NOTES",
     "PATH_PARTS",
     "PING_PURPOSES",
@@ -49,6 +50,7 @@ STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
 TLS_ALERT_LENGTH: Final[int]
 REPEATED_WITHIN_NS: Final[int]
+LATE_NS: Final[int]
 FIRST_RPCS: Final[int]
 RETRIES: Final[int]
 SLOWEST_RPCS: Final[int]

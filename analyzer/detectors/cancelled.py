@@ -116,21 +116,17 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     many = (len(others) if timer else own) >= limits.warning_share * everything
     grave: Severity = "warning" if (timer or own) and not hidden and many else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
-    same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
-    if timer:
-        same += ", which is not in their grpc-timeout." if not hidden else "."
-    if hidden:
-        same += " It may have been their deadline: names of header fields were sent before the capture."
-    if own:
-        same += f" Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}"
-    same += _describe_unsent(others)
-    if unclear.any():
-        same = f" {_describe_unclear(int(unclear.sum()))}{same}"
-    advice = _advise(timer, by, bool(hedged.all()))
-    if own:
-        advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
-    if hedged.any():
-        same = f" {_describe_hedges(int(hedged.sum()))}{same}"
+    remarks = (
+        _describe_hedges(int(hedged.sum())) if hedged.any() else "",
+        _describe_unclear(int(unclear.sum())) if unclear.any() else "",
+        _describe_timer(median, hidden) if timer else "",
+        _HIDDEN if hidden else "",
+        f"Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}" if own else "",
+        _describe_unsent(others),
+        "" if timer or own or hedged.all() else "Whether the application meant it is not on the wire.",
+    )
+    own_advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
+    advice = own_advice if own else _advise(timer, by, bool(hedged.all()))
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
@@ -143,8 +139,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         evidence=tuple(common.spans(tables, rows)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
-            f"{common.listed(methods)}. Their median duration was {median}.{same}"
-            + ("" if timer or own or hedged.all() else " Whether the application meant it is not on the wire.")
+            f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
         ),
         remedies=(_LOG,) if own else _list_remedies(timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
@@ -155,6 +150,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
+def _describe_timer(median: str, hidden: bool) -> str:
+    same = f"They all lasted about {median} and ended at different moments: a timer ended them"
+    return f"{same}." if hidden else f"{same}, which is not in their grpc-timeout."
+
+
+_HIDDEN = "It may have been their deadline: names of header fields were sent before the capture."
+
+
 def _describe_unsent(rows: Failed) -> str:
     """Say that calls with a deadline were given up before their first byte left: they count from before that."""
     unsent = rows.where((rows.deadline_ns > 0) & (rows.duration_ns == 0) & (rows.reset_by == 0))
@@ -162,7 +165,7 @@ def _describe_unsent(rows: Failed) -> str:
         return ""
     deadlines = milliseconds(float(np.median(unsent.deadline_ns)))
     return (
-        f" {len(unsent):,} of them were reset in the packet that began them: the client gave up before or as it sent "
+        f"{len(unsent):,} of them were reset in the packet that began them: the client gave up before or as it sent "
         f"them. If they had waited there, their deadline of {deadlines} may have passed."
     )
 

@@ -50,6 +50,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from .. import _core
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import COMPLETE, Ints, Tables
@@ -86,50 +87,43 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_late_finding(tables, late, limits)
 
 
-LATE_NS = 20_000_000
-"""From so long after its deadline on a response is late (as in status.rs: a busy host's timer takes as long)."""
-
-
 def _find_answered_late(tables: Tables) -> Ints:
     """Find RPCs whose response came after their deadline by the server's clock, as far as it is known, and was read."""
     rpcs, c = tables.rpcs, tables.connections
     given_up = np.isin(rpcs.status, (common.CANCELLED, common.DEADLINE_EXCEEDED))
     answered = (rpcs.status_source == common.TRAILERS) & (rpcs.flags & COMPLETE != 0) & ~given_up
     way = np.maximum(c.near_server_rtt_ns, 0)[rpcs.connection]
-    late = (tables.deadlines > 0) & (rpcs.duration_ns >= tables.deadlines + LATE_NS + way)
+    late = (tables.deadlines > 0) & (rpcs.duration_ns >= tables.deadlines + _core.LATE_NS + way)
     ends = rpcs.start_time_ns + rpcs.duration_ns
     return np.flatnonzero(answered & late & (ends <= common.list_leavings(tables)[rpcs.connection]))
 
 
 def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     """Report RPCs that went on behind their deadline: nobody enforced it, or the client gave up without a word."""
-    rpcs, everything, deadlines = tables.rpcs, tables.rpc_count, tables.deadlines[rows]
-    rows = rows[np.argsort(rpcs.start_time_ns[rows], kind="stable")]
-    least, most = milliseconds(int(deadlines.min())), milliseconds(int(deadlines.max()))
-    deadline = f"of {least}" if least == most else f"of {least} to {most}"
-    over = milliseconds(float(np.median(rpcs.duration_ns[rows] - tables.deadlines[rows])))
-    known = f"{len(rows):,} of {everything:,} RPCs were answered after their deadline {deadline}"
-    connections = common.connections_of(tables, rows.astype(np.uint32))
+    rpcs, deadlines, everything = tables.rpcs, tables.deadlines[rows], tables.rpc_count
+    over = milliseconds(float(np.median(rpcs.duration_ns[rows] - deadlines)))
+    known = f"{len(rows):,} of {everything:,} RPCs were answered after their deadline{_describe_deadlines(deadlines)}"
+    late = rows[np.argsort(rpcs.start_time_ns[rows], kind="stable")].astype(np.uint32)
+    connections = common.connections_of(tables, late)
     unknown = f"{name_hosts(tables, connections, 0)} {_UNKNOWN}"
     return Finding(
         id=ID,
         title=known,
-        severity="warning" if common.severity_of_count(len(rows), everything, limits) != "info" else "info",
+        severity="info" if common.severity_of_count(len(late), everything, limits) == "info" else "warning",
         confidence=quality_allows(tables),
-        scope=Scope(connections, common.methods_of(tables, rows.astype(np.uint32))),
+        scope=Scope(connections, common.methods_of(tables, late)),
         metrics={
-            "deadline_exceeded_rpcs": 0,
-            "answered_late_rpcs": len(rows),
+            "answered_late_rpcs": len(late),
             "rpcs": everything,
-            "deadline_exceeded_share": len(rows) / everything,
+            "answered_late_share": len(late) / everything,
             "deadline_p50_ns": int(np.median(deadlines)),
         },
         evidence=tuple(
             item
-            for rpc in rows[:EXAMPLES].tolist()
+            for rpc in late[:EXAMPLES].tolist()
             for item in (common.began(tables, rpc), common.ended(tables, rpc, "the response is whole"))
         ),
-        explanation=(f"{known}, {over} after it (median). {unknown} Nobody ended them at their deadline."),
+        explanation=f"{known}, {over} after it (median). {unknown} Nobody ended them at their deadline.",
         remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{known}. {unknown} Look in the client's log, and trace these calls.",
@@ -147,7 +141,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share = len(rows) / everything
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
-    time, deadline = _describe_time(tables, rows), _describe_deadlines(rows)
+    time, deadline = _describe_time(tables, rows), _describe_deadlines(rows.deadline_ns)
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
@@ -170,8 +164,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
-def _describe_deadlines(rows: Failed) -> str:
-    known = rows.deadline_ns[rows.deadline_ns > 0]
+def _describe_deadlines(deadlines_ns: Ints) -> str:
+    known = deadlines_ns[deadlines_ns > 0]
     if not len(known):
         return ""
     least, most = milliseconds(int(known.min())), milliseconds(int(known.max()))

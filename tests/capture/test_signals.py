@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from support import PATIENCE_S
 
-from grpcdiag.capture import signals
+from grpcdiag.capture import command, signals
 
 MINE = {signal.SIGUSR1, signal.SIGUSR2}
 
@@ -63,3 +63,17 @@ def test_it_returns_when_the_process_has_ended() -> None:
             assert child.wait(0) == 0
         finally:
             os.close(ended)
+
+
+def test_a_command_that_is_gone_before_it_can_be_watched_ends_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process ignores SIGCHLD, the kernel forgets a child at its end."""
+
+    def find_none(process: int) -> int:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "pidfd_open", find_none)
+    running = command.Command([sys.executable, "-c", "raise SystemExit(3)"], None)
+    try:
+        assert running.wait(lambda: None) == 3
+    finally:
+        running.release()

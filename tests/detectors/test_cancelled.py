@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from judging import must, played, tables_of_scene
+from judging import changed, must, played, tables_of_scene
 from support import recorded, synthetic
 
+from grpcdiag.analyzer._core import STATUS_SOURCES
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled
 from grpcdiag.analyzer.summary.figures import summarize_calls
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
@@ -211,3 +214,50 @@ def test_attempts_on_other_connections_are_no_timer_where_few_rpcs_have_rows(tmp
     found = must(cancelled, decode([str(path)], rpc_rows=False))
     assert (found.severity, found.metrics["cancelled_rpcs"]) == ("info", 12)
     assert "carry grpc-previous-rpc-attempts" in found.explanation
+
+
+def answered_cancelled(folder: Path, number: int = 6, others: int = 0, timeout: str | None = None) -> Tables:
+    """Calls of different lengths that their server ends with CANCELLED in its trailers, and calls with OK."""
+    conv = opened()
+    for call in range(number):
+        conv.unary(METHOD, status=1, timeout=timeout, server_delay_ns=(1 + 3 * call) * MS)
+    for _ in range(others):
+        conv.unary(METHOD)
+    return played(conv, folder)
+
+
+def test_a_server_that_cancels_what_nobody_gave_up_is_a_warning(tmp_path: Path) -> None:
+    found = must(cancelled, answered_cancelled(tmp_path))
+    assert found.severity == "warning"
+    assert "the server ended them, though their clients had neither reset them nor set a deadline" in found.verdict
+    assert "Of its own accord the server ended them" in found.explanation
+    assert [remedy.knob for remedy in found.remedies] == ["the server's log"]
+
+
+@pytest.mark.parametrize(
+    ("number", "others", "timeout", "severity"),
+    [(4, 0, None, "info"), (5, 45, None, "warning"), (5, 46, None, "info"), (6, 0, "1S", "info")],
+)
+def test_few_and_those_with_a_deadline_are_no_warning(
+    tmp_path: Path, number: int, others: int, timeout: str | None, severity: str
+) -> None:
+    found = must(cancelled, answered_cancelled(tmp_path, number, others, timeout))
+    assert found.severity == severity
+    assert ("the server ended" in found.verdict) is (number >= 5 and timeout is None)
+
+
+def test_what_may_have_been_a_deadline_is_not_the_servers(tmp_path: Path) -> None:
+    """The capture may lack the name of grpc-timeout."""
+    tables = answered_cancelled(tmp_path)
+    hidden = changed(tables, "connections", complete=[0] * len(tables.connections.complete))
+    found = must(cancelled, hidden)
+    assert (found.severity, found.confidence) == ("info", "low")
+    assert "the server ended" not in found.verdict + found.explanation
+
+
+def test_those_that_the_client_reset_are_not_counted_with_the_servers(tmp_path: Path) -> None:
+    tables = answered_cancelled(tmp_path, 7)
+    rows = np.arange(len(tables.rpcs.status)) < 2
+    source = np.where(rows, STATUS_SOURCES.index("client_reset"), tables.rpcs.status_source)
+    found = must(cancelled, changed(tables, "rpcs", status_source=source))
+    assert "the server ended 5 of them, though their clients" in found.verdict

@@ -103,6 +103,7 @@ def test_an_error_that_cost_nothing_is_for_information(tmp_path: Path) -> None:
     found = must(connection_closed_early, played(waiting(0, goaway=1, before=2), tmp_path))
     assert (found.severity, found.metrics["lost_rpcs"]) == ("info", 0)
     assert "PROTOCOL_ERROR" in found.verdict
+    assert "server 10.0.0.2 says that client 10.0.0.1 broke the protocol" in found.verdict
 
 
 def test_a_graceful_end_is_for_information(tmp_path: Path) -> None:

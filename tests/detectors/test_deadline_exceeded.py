@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from judging import must, played, tables_of_scene, told
+from judging import changed, must, played, tables_of_scene, told
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded, rpc_errors
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS, Side
@@ -91,3 +93,51 @@ def test_severity() -> None:
     tables = tables_of_scene("failures-deadline")
     assert must(deadline_exceeded, tables, few=7).severity == "info"
     assert must(deadline_exceeded, tables, critical_share=6 / 7 + 0.01).severity == "warning"
+
+
+def late(folder: Path, status: int = 0, work_ns: int = 74 * MS) -> Tables:
+    """Four calls with a deadline of 50 ms, answered after so much work and a round trip of 1 ms."""
+    conv = opened(rtt_ns=MS)
+    for _ in range(4):
+        conv.unary(METHOD, timeout="50m", server_delay_ns=work_ns, status=status)
+        conv.advance(5 * MS)
+    return played(conv, folder)
+
+
+@pytest.mark.parametrize("status", [0, 13])
+def test_an_answer_after_the_deadline_is_a_warning(tmp_path: Path, status: int) -> None:
+    found = must(deadline_exceeded, late(tmp_path, status))
+    assert (found.severity, found.metrics["answered_late_rpcs"]) == ("warning", 4)
+    assert "deadline_exceeded_rpcs" not in found.metrics
+    assert "which packets do not show" in found.verdict
+    assert "after their deadline of 50 ms" in found.title
+
+
+@pytest.mark.parametrize("status", [1, 4])
+def test_an_answer_that_ends_it_at_its_deadline_is_not_late(tmp_path: Path, status: int) -> None:
+    found = told(deadline_exceeded, late(tmp_path, status))
+    assert found is None or "answered_late_rpcs" not in found.metrics
+
+
+def test_an_answer_that_is_not_so_late_may_have_been_in_time(tmp_path: Path) -> None:
+    assert told(deadline_exceeded, late(tmp_path, work_ns=68 * MS)) is None
+
+
+def test_an_answer_that_was_in_time_by_the_servers_clock_is_not_late(tmp_path: Path) -> None:
+    """The capture is taken at the client: the way to the server and back is no part of the time there."""
+    tables = late(tmp_path)
+    far = changed(tables, "connections", near_server_rtt_ns=np.full(len(tables.connections.rpcs), 30 * MS))
+    assert told(deadline_exceeded, far) is None
+
+
+def test_an_answer_after_the_client_has_left_is_not_told_as_late(tmp_path: Path) -> None:
+    tables = late(tmp_path)
+    assert len(tables.closings.time_ns)
+    left = changed(tables, "closings", time_ns=np.zeros(len(tables.closings.time_ns)))
+    assert told(deadline_exceeded, left) is None
+
+
+def test_a_reset_shortly_before_the_deadline_is_not_called_later(tmp_path: Path) -> None:
+    found = must(deadline_exceeded, played(given_up(49 * MS + 500_000), tmp_path))
+    assert any("when its grpc-timeout was about to pass" in shown.what for shown in found.evidence)
+    assert not any("after its grpc-timeout" in shown.what for shown in found.evidence)

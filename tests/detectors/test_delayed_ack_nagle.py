@@ -59,3 +59,14 @@ def test_a_message_held_back_behind_its_headers_is_not_late() -> None:
 @pytest.mark.parametrize("name", ["delayed-ack-nagle-control", "delayed-data", "delayed-data-control"])
 def test_a_message_that_no_ack_released_was_late(name: str) -> None:
     assert list(detect(decode([recorded(f"lab/{name}.pcap")]), Limits())) == []
+
+
+def test_a_response_behind_something_else_is_granted_its_servers_time() -> None:
+    """Handlers of 5 ms; the client's clock says that nine responses came 37 ms later than the others on average."""
+    analysis = analyze([recorded("wild/grpc-go-nagle-ping.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == "delayed-ack-nagle")
+    assert finding.lost_ns == pytest.approx(337 * MS, rel=0.03)
+    assert finding.metrics["median_wait_ns"] == pytest.approx(37 * MS, rel=0.03)
+    assert "Behind a segment of something else waited 9 responses" in finding.explanation
+    assert all("44 ms after the stop" in shown.what for shown in finding.evidence[1:3])
+    assert finding.remedies[0].implementation == "grpc-go"

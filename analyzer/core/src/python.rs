@@ -68,6 +68,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STATUSES", status::NAMES.to_vec())?;
     module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;
     module.add("REPEATED_WITHIN_NS", repeats::WITHIN)?;
+    module.add("LATE_NS", status::LATE)?;
     module.add("FIRST_RPCS", limits::FIRST_RPCS)?;
     module.add("RETRIES", limits::RETRIES)?;
     module.add("SLOWEST_RPCS", limits::SLOWEST_RPCS)?;

@@ -25,7 +25,7 @@ pub const NAMES: [&str; STATUSES] = [
 ];
 
 /// A client acts on its deadline within a few milliseconds; a busy host takes longer: 20 ms.
-const LATE: i64 = 20_000_000;
+pub const LATE: i64 = 20_000_000;
 
 /// The deadline counts from before the request is sent, `grpc-timeout` from when it is written, and C-core rounds that up by some
 /// per cent: 1 ms, or a fiftieth up to 100 ms if that is more.

@@ -27,6 +27,13 @@ pub struct BlockedInterval {
     pub own_ns: i64,
 }
 
+impl BlockedInterval {
+    /// An interval of a sender whose application was done, and that no loss held up.
+    pub fn new(start: i64, end: i64, cause: Cause) -> Self {
+        Self { start, end, cause, after_loss: false, own_ns: 0 }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Resent {
     offset: i64,
@@ -146,13 +153,7 @@ mod tests {
     fn the_oldest_interval_goes_first() {
         let mut queue = SendQueue::default();
         for start in 0..limits::HELD_INTERVALS as i64 + 2 {
-            queue.add(BlockedInterval {
-                start,
-                end: start + 1,
-                cause: Cause::CongestionWindow,
-                after_loss: false,
-                own_ns: 0,
-            });
+            queue.add(BlockedInterval::new(start, start + 1, Cause::CongestionWindow));
         }
         assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
         assert_eq!(queue.intervals()[0].start, 2);

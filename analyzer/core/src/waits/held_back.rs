@@ -33,9 +33,8 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
     let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
     if half.congestion.is_after_loss() && half.acks_reach_back && full {
-        let interval =
-            BlockedInterval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true, own_ns: 0 };
-        layers.tcp.transport.queues[side].add(interval);
+        let interval = BlockedInterval::new(start, at.time, Cause::CongestionWindow);
+        layers.tcp.transport.queues[side].add(BlockedInterval { after_loss: true, ..interval });
         return;
     }
     let stop = stopped(layers, side);
@@ -51,7 +50,8 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     } else {
         return;
     };
-    layers.tcp.transport.queues[side].add(BlockedInterval { start, end: at.time, cause, after_loss: false, own_ns });
+    let interval = BlockedInterval { own_ns, ..BlockedInterval::new(start, at.time, cause) };
+    layers.tcp.transport.queues[side].add(interval);
     let row = row(layers, side, &stop, Some(ack), at);
     cx.waits.push(WaitRow {
         start_time_ns: written,

@@ -18,7 +18,7 @@ use super::stop::Stop;
 #[cold]
 pub fn not_judged(layers: &mut Layers<'_>, side: usize, start: i64, at: At) {
     if at.time.saturating_sub(start) >= SHORTEST && layers.owes(side) {
-        let interval = BlockedInterval { start, end: at.time, cause: Cause::Unexplained, after_loss: false, own_ns: 0 };
+        let interval = BlockedInterval::new(start, at.time, Cause::Unexplained);
         charge_wait(layers.http2, side, &interval);
     }
 }
@@ -39,7 +39,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
     let full = fills_the_link(layers, side, cause, at);
     let named = if full { Cause::Transmission } else { cause };
-    let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full, own_ns: 0 };
+    let interval = BlockedInterval { after_loss: after_loss && !full, ..BlockedInterval::new(start, at.time, named) };
     let (streams, apart) = charge_wait(layers.http2, side, &interval);
     if apart > 0 && apart == streams {
         layers.tcp.transport.queues[side].clear(); // no other stream had anything to send

@@ -17,6 +17,8 @@ struct Calls {
     at_once: bool,
     /// The second request comes with the ACK.
     asks_with_the_ack: bool,
+    /// The client says something else with the ACK.
+    speaks_with_the_ack: bool,
     /// The first call is answered.
     answered: bool,
     /// The method of the first call.
@@ -37,6 +39,7 @@ impl Calls {
             late: 20 * US,
             at_once: false,
             asks_with_the_ack: false,
+            speaks_with_the_ack: false,
             answered: true,
             first: "/a/B",
             pushes: false,
@@ -85,7 +88,8 @@ impl Calls {
             end = speaks(&mut capture, ASKED + 20 * US, &frame(8, 0, 0, &[0, 0, 1, 0]));
         }
         let acked = ASKED + 10 * US + self.delay;
-        let with = if self.asks_with_the_ack { second } else { Vec::new() };
+        let said_more = if self.speaks_with_the_ack { frame(6, 0, 0, &[9; 8]) } else { Vec::new() };
+        let with = if self.asks_with_the_ack { second } else { said_more };
         capture.at(acked, segment(ACK, from_client(offset(&asked)), from_server(end), &with));
         let acknowledged = from_client(offset(&asked) + offset(&with));
         capture.at(acked + self.late, reply(ACK, from_server(end), acknowledged, &answer));
@@ -111,6 +115,7 @@ fn it_is_the_servers_own_time_where_something_else_can_have_taken_it() {
     let others = [
         ("it sends behind a short segment", Calls { at_once: true, ..Calls::held() }),
         ("the request came with the ACK", Calls { asks_with_the_ack: true, ..Calls::held() }),
+        ("the client said more than an ACK", Calls { speaks_with_the_ack: true, ..Calls::held() }),
         ("long after the ACK", Calls { late: MS, ..Calls::held() }),
         ("the ACK was not put off", Calls { delay: 20 * MS, ..Calls::held() }),
         ("it took as long before", Calls { took: 42 * MS, ..Calls::held() }),

@@ -170,13 +170,8 @@ impl Connection {
         let lost = note == Note::Retransmission;
         let behind = self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at());
         if let (true, Some(behind)) = (lost, behind) {
-            let interval = BlockedInterval {
-                start: behind.time,
-                end: at.time,
-                cause: Cause::LossRecovery,
-                after_loss: true,
-                own_ns: 0,
-            };
+            let interval = BlockedInterval::new(behind.time, at.time, Cause::LossRecovery);
+            let interval = BlockedInterval { after_loss: true, ..interval };
             self.transport.queues[side].add(interval);
             self.deliver_late(side, segment.payload, offset, end, at, above);
             self.transport.queues[side].take_back();
