@@ -260,11 +260,11 @@ pub struct Half {
     pub last_data_time: i64,
     /// Packet of the last new data, 0 before any.
     pub last_data_packet: u32,
-    /// Retransmissions since the last new data.
+    /// Retransmissions since the last new data, but those of bytes that the peer says it had.
     pub retransmissions_since: u32,
-    /// Begins and ends of retransmissions, as far as they are kept, until the peer says that it had them already.
+    /// Begins, ends and times of retransmissions, as far as they are kept, until the peer says that it had them already.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::RETRANSMISSIONS_KEPT }, _, _>")]
-    pub sent_again: Vec<(i64, i64)>,
+    pub sent_again: Vec<(i64, i64, i64)>,
     /// The first bytes that its peer does not acknowledge.
     pub undelivered: Undelivered,
     /// Packets of the connection since the peer acknowledged a hole.

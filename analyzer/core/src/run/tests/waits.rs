@@ -180,6 +180,27 @@ fn a_request_sent_again_in_vain_was_not() {
     assert_eq!(answered(221 * MS, false).connections.needless_retransmissions[0], 0, "nobody says so");
 }
 
+/// A sender that the receive window stopped repeats its last segment (a tail loss probe); what opens the window acknowledges
+/// it, and may say that it came twice.
+#[test]
+fn a_probe_behind_a_closed_window_is_no_loss_where_the_receiver_had_its_bytes() {
+    for (twice, cause) in [(true, Cause::ReceiveWindow), (false, Cause::LossRecovery)] {
+        let bytes = call("/a/B", 6_000);
+        let mut capture = beside_the_client();
+        capture.at(15 * MS, Segment { window: 12, ..acks(0) }); // 1,536 bytes
+        capture.at(20 * MS, client(&bytes, 0, SEGMENT));
+        capture.at(40 * MS, client(&bytes, 0, SEGMENT));
+        let mut opens = acks(SEGMENT);
+        if twice {
+            opens.sack.push(from_client(0), from_client(SEGMENT_32));
+        }
+        capture.at(80 * MS, opens);
+        capture.at(80 * MS, client(&bytes, SEGMENT, bytes.len()));
+        let seen = capture.finish();
+        assert_eq!((seen.cx.waits.cause[0], seen.cx.waits.retransmissions[0]), (cause as u8, u32::from(!twice)));
+    }
+}
+
 /// Two messages in DATA frames of 1,000 bytes that take turns, `pace` apart.
 fn taking_turns(pace: i64) -> Seen {
     let fields = block(&[(":method", "POST"), (":path", "/a/B"), ("content-type", "application/grpc")]);

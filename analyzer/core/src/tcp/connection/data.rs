@@ -111,7 +111,7 @@ impl Connection {
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
         if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
-            half.sent_again.push((offset, end));
+            half.sent_again.push((offset, end, at.time));
         }
         half.rtt.retransmitted();
         let repeats_first = offset <= half.acked && half.acked < end;

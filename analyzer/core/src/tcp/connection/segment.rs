@@ -217,11 +217,13 @@ impl Connection {
             && peer.offset(right) <= offset
         {
             let twice = peer.offset(left)..peer.offset(right);
-            let again = |&(first, end): &(i64, i64)| first == twice.start && end <= twice.end;
+            let again = |&(first, end, _): &(i64, i64, i64)| first == twice.start && end <= twice.end;
             let sent_again = peer.sent_again.iter().position(again);
             self.transport.queues[1 - side].was_not_missing(twice);
             if let Some(place) = sent_again {
-                peer.sent_again.swap_remove(place);
+                let (_, _, time) = peer.sent_again.swap_remove(place);
+                let waited = u32::from(time >= peer.last_data_time);
+                peer.retransmissions_since = peer.retransmissions_since.saturating_sub(waited);
                 self.counters.needless += 1;
             }
         }
