@@ -5,9 +5,11 @@ Defaults are those of the versions named. They are shown as what to look at, nev
 
 from collections.abc import Sequence
 
+import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Remedy
+from ..tables import Counts, Tables
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -56,6 +58,31 @@ TIMERS = (
     ),
 )
 """All timers known, those of one product together."""
+
+
+class OneTimer(Struct, frozen=True, eq=False):
+    """When RPCs that somebody gave up were ended by one timer."""
+
+    same_time: float = 0.05
+    """A timer is assumed up to this spread of the middle four fifths of durations, by their median (heuristic: 5 %)."""
+    timer_ns: int = 10_000_000
+    """Shortest median duration for which a timer is reported (heuristic: shorter ones are alike by chance)."""
+    timer_rpcs: int = 5
+    """Fewest RPCs for which a timer is reported (heuristic: fewer may be alike by chance)."""
+    apart: float = 3.0
+    """The ends must spread this many times wider than the durations (heuristic: not one common stop)."""
+
+
+def is_one_timer(tables: Tables, rpc: Counts, limits: OneTimer) -> bool:
+    """Check whether RPCs lasted equally long but ended apart; calls begun and stopped together do not count."""
+    if len(rpc) < limits.timer_rpcs:
+        return False
+    durations = tables.rpcs.duration_ns[rpc]
+    low, median, high = (float(value) for value in np.quantile(durations, (0.1, 0.5, 0.9)))
+    first, last = np.quantile(tables.rpcs.start_time_ns[rpc] + durations, (0.1, 0.9))
+    alike = median >= limits.timer_ns and high - low <= limits.same_time * median
+    return bool(alike and last - first >= limits.apart * max(high - low, limits.timer_ns))
+
 
 _NEAR = 0.10
 """How far a measured time may be from a default to be compared with it (heuristic: a round trip and the wheel)."""

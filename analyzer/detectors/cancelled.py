@@ -48,7 +48,6 @@ References
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
@@ -56,7 +55,7 @@ from ..model.text import count
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _retries
+from . import _figures, _retries, _timers
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
 
@@ -68,21 +67,13 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_timers.OneTimer, frozen=True, eq=False):
     early_share: float = 0.05
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
     warning_share: float = 0.10
     """A warning when one timer cancelled this share of the RPCs (heuristic: one call in ten)."""
-    same_time: float = 0.05
-    """A timer is assumed up to this spread of the middle four fifths of durations, by their median (heuristic: 5 %)."""
-    timer_ns: int = 10_000_000
-    """Shortest median duration for which a timer is reported (heuristic: shorter ones are alike by chance)."""
-    timer_rpcs: int = 5
-    """Fewest RPCs for which a timer is reported (heuristic: fewer may be alike by chance)."""
-    apart: float = 3.0
-    """The ends must spread this many times wider than the durations (heuristic: not one common stop)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -105,7 +96,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
     unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
     others = rows.where(~(hedged | unclear))
-    share, timer = len(rows) / everything, _is_one_timer(tables, others, limits)
+    share, timer = len(rows) / everything, _timers.is_one_timer(tables, others.rpc, limits)
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
     # a grpc-timeout may be among the header fields that the capture does not show
@@ -204,16 +195,6 @@ def _describe_unclear(number: int) -> str:
         f"{number:,} carry grpc-previous-rpc-attempts: they are retries, or hedged attempts. Which, is not known: not "
         "all RPCs of their method were looked at one by one."
     )
-
-
-def _is_one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:
-    """Check whether they lasted equally long but ended apart; calls begun and stopped together do not count."""
-    if len(rows) < limits.timer_rpcs:
-        return False
-    low, median, high = (float(value) for value in np.quantile(rows.duration_ns, (0.1, 0.5, 0.9)))
-    first, last = np.quantile(tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns, (0.1, 0.9))
-    alike = median >= limits.timer_ns and high - low <= limits.same_time * median
-    return bool(alike and last - first >= limits.apart * max(high - low, limits.timer_ns))
 
 
 def _count_senders(rows: Failed) -> str:

@@ -13,8 +13,11 @@ How it is decided
 -----------------
 An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. An RPC that was open
 when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
-gives up its RPCs itself, which is `info`, unless it closes as soon as a GOAWAY reaches it: open RPCs may end after a
-GOAWAY, so its library drops them. A GOAWAY with an error code that cost no RPC is `info`, too.
+gives up its RPCs itself, which is `info`, unless it closes as soon as a GOAWAY reaches it (open RPCs may end after a
+GOAWAY, so its library drops them), or after bytes that break HTTP/2: a header block that cannot be decoded, or a frame
+that its type does not allow. The report shows the packet, and the side that sent it. Where bytes before it are missing,
+nobody is blamed. Several clients that close equally long after their RPC began, at different moments, show a timer.
+A GOAWAY with an error code that cost no RPC is `info`, too.
 
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
@@ -40,8 +43,9 @@ By the code:
   frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
 - NO_ERROR followed by a close of the client at once: look for a newer version of its library.
 - NO_ERROR followed by a close of the server that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
-- No GOAWAY at all: the server crashed, was killed, or a device between dropped the connection (idle timeouts of
-  proxies and load balancers).
+- Bytes that break HTTP/2: the fault is in the HTTP/2 library of the side that sent them. Look for a newer version.
+- No GOAWAY at all: the client's program ended or gave up waiting (timers such as `curl --max-time`), the server
+  crashed, was killed, or a device between dropped the connection (idle timeouts of proxies and load balancers).
 
 Clients should retry what is safe to run twice.
 
@@ -65,15 +69,16 @@ from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _draining, _known_texts, _shared, _software
+from . import _breaches, _draining, _known_texts, _shared, _software, _timers
 from . import _failures as common
-from ._shared import distinct, host, milliseconds, quality_allows, show_packet
+from ._shared import distinct, host, lower, milliseconds, quality_allows, show_packet
 
 _Closer = Literal["client", "server", "unseen", "forgotten"]
 """Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
 
+_TIMER = _timers.OneTimer()
 _CHECKS: dict[_Closer, str] = {
-    "client": "Check why the client closed it.",
+    "client": "Check whether its program ended or gave up waiting.",
     "server": "Check whether the server stopped or a proxy closed it.",
     "unseen": "Capture until it is closed.",
     "forgotten": "Check whether a firewall or load balancer forgot it, or a host began anew.",
@@ -90,6 +95,7 @@ ABOUT = About(
     example="recorded/wild/idle-finrace.pcap.zst",
     figure=_write_figure,
     caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout", "abrupt-goaway"),
+    weight="lost_share",
     precedence=2,
     whole_connections=True,
 )
@@ -100,6 +106,8 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """A client that closes this soon after a GOAWAY acts on it (heuristic: a library takes a few milliseconds)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
+    timed_share: float = 0.10
+    """A warning when a timer of the client ended this share of the RPCs (heuristic: one call in ten)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
 
@@ -114,6 +122,8 @@ class _End(Struct, frozen=True, eq=False):
     """Whether it cost RPCs, and the client did not close the connection of its own accord."""
     drops: bool
     """Whether its client closed it as soon as a GOAWAY came, which lets open RPCs end."""
+    breach: int
+    """Row of the problems table: the first bytes on it that break HTTP/2, -1 for none."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -176,7 +186,8 @@ def _make_end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...
     by_server = int(tables.connections.closed_by[connection]) == 1
     failed = goaway >= 0 and int(tables.goaways.code[goaway]) != 0
     drops = goaway >= 0 and not failed and _closes_at_once(tables, connection, goaway, limits)
-    return _End(connection, goaway, lost, bool(lost) and (by_server or failed or drops), drops)
+    breach = _breaches.find_breach(tables, connection)
+    return _End(connection, goaway, lost, bool(lost) and (by_server or failed or drops or breach >= 0), drops, breach)
 
 
 def _closes_at_once(tables: Tables, connection: int, goaway: int, limits: Limits) -> bool:
@@ -192,22 +203,44 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
     words = _describe_end(tables, ends[0])
+    given_up = _list_given_up(tables, ends)
+    timer = _describe_timer(tables, given_up)
     drained = _draining.find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
     grave = sum(len(end.lost) for end in ends if end.grave)
+    severity = common.severity_of_loss(grave, everything, limits)
+    if severity == "info" and len(given_up) > 0 and len(given_up) >= limits.timed_share * everything:
+        severity = "warning"
     return Finding(
         id=ID,
         title=f"{many} ended early, {rpcs} lost",
-        severity=common.severity_of_loss(grave, everything, limits),
-        confidence=quality_allows(tables),
+        severity=severity,
+        confidence=lower("medium" if timer else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}",
+        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}{timer}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words} {_advise(tables, ends[0], drained)}",
+        verdict=f"{words}{timer or ' ' + _advise(tables, ends[0], drained)}",
+    )
+
+
+def _list_given_up(tables: Tables, ends: list[_End]) -> Counts:
+    """List the first open RPC of each connection that its client closed without a word, if one timer made it do so."""
+    silent = [end for end in ends if end.lost and end.goaway < 0 and end.breach < 0]
+    rpc = np.array([end.lost[0] for end in silent if _find_closer(tables, end.connection) == "client"], dtype=np.uint32)
+    return rpc if _timers.is_one_timer(tables, rpc, _TIMER) else rpc[:0]
+
+
+def _describe_timer(tables: Tables, rpc: Counts) -> str:
+    if not len(rpc):
+        return ""
+    after = milliseconds(float(np.median(tables.rpcs.duration_ns[rpc])))
+    return (
+        f" Clients closed {len(rpc):,} connections about {after} after their first open RPC began, at different "
+        "moments: find that timer in the client, for example curl --max-time."
     )
 
 
@@ -234,27 +267,10 @@ def _describe_resets(tables: Tables, end: _End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
-_OF_PEER = {
-    "PROTOCOL_ERROR": "broke the protocol",
-    "FLOW_CONTROL_ERROR": "sent more than a window allowed",
-    "FRAME_SIZE_ERROR": "sent a frame of a wrong size",
-    "COMPRESSION_ERROR": "sent a header block that it could not decode",
-}
-"""What the sender of a GOAWAY says with its code that its peer did (RFC 9113 section 7)."""
-
-
-def _advise_by_code(tables: Tables, end: _End) -> str:
-    """Name whose fault the sender of an error says it is."""
-    sender = int(tables.goaways.direction[end.goaway])
-    did = _OF_PEER.get(common.error_name(int(tables.goaways.code[end.goaway])))
-    if did is None:
-        return "See the sender's log."
-    blamed, other = host(tables, end.connection, 1 - sender), host(tables, end.connection, sender)
-    return f"By that code {other} says that {blamed} {did}: look at the HTTP/2 library of {blamed}, and at both logs."
-
-
 def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
+    if end.goaway < 0 and end.breach >= 0:
+        return _breaches.advise_after_breach(tables, end.breach, int(tables.connections.closed_time_ns[end.connection]))
     if end.goaway < 0:
         return _CHECKS[_find_closer(tables, end.connection)]
     if int(tables.goaways.code[end.goaway]):
@@ -262,7 +278,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
         return (
             f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
             if known
-            else _advise_by_code(tables, end)
+            else _breaches.advise_by_code(tables, end.goaway, end.breach)
         )
     if end.drops:
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
@@ -338,6 +354,8 @@ def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
 
 
 def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
+    if end.breach >= 0:
+        yield _breaches.show_breach(tables, end.breach)
     if end.goaway >= 0:
         goaways, row = tables.goaways, end.goaway
         what = (
@@ -421,6 +439,12 @@ _RETRY = Remedy(
 )
 
 
+_GIVEN_UP = Remedy(
+    "application",
+    "the client's program: when it ends, and its timers (curl --max-time, timeouts of HTTP libraries)",
+    "a deadline of gRPC (grpc-timeout) reaches the server, too, which then stops work that nobody waits for",
+)
+
 _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
 
 
@@ -435,6 +459,10 @@ def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
             "application", f"the log of {sender} at the times of the evidence", _SAYS.format(common.error_name(code))
         )
         return (*((_known_texts.make_remedy(known),) if known else ()), log)
+    if end.breach >= 0:
+        return (_breaches.make_remedy(tables, end.breach),)
+    if end.goaway < 0 and _find_closer(tables, end.connection) == "client":
+        return (_GIVEN_UP,)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
     graceful = (

@@ -1,9 +1,11 @@
 """Format figures and foreign text for readers."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 _DAY_NS = 86_400_000_000_000
+_HOST_FIRST = re.compile(r"(?:^|(?<!e\.g)(?<!i\.e)[.?!] )[cs](?=(?:lient|erver) )")
 
 
 def safe(text: str) -> str:
@@ -11,6 +13,11 @@ def safe(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def capitalise(text: str) -> str:
+    """Begin sentences that begin with a host with a capital: `Server 10.0.0.2 ...`."""
+    return _HOST_FIRST.sub(lambda found: found[0][:-1] + found[0][-1].upper(), text)
 
 
 def duration(ns: float | None) -> str:

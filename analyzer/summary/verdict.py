@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from ..model.analysis import Hop, Totals, Verdict
 from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
+from ..model.text import capitalise
 
 _WORTH_NAMING = 0.02
 """Share of RPC time from which a verdict names an `info` finding (heuristic: above the variation of runs)."""
@@ -34,8 +35,12 @@ Abouts = Mapping[str, About]
 def link_findings(findings: Iterable[Finding], abouts: Abouts) -> tuple[Finding, ...]:
     """Link each finding to the one that it is part of, so that time is counted once; the costliest first."""
     found = tuple(findings)
-    linked = (_link(finding, found, abouts) for finding in found)
+    linked = (_capitalise(_link(finding, found, abouts)) for finding in found)
     return tuple(sorted(linked, key=lambda finding: (-(finding.lost_ns or 0), finding.id)))
+
+
+def _capitalise(finding: Finding) -> Finding:
+    return replace(finding, explanation=capitalise(finding.explanation), verdict=capitalise(finding.verdict))
 
 
 def _link(finding: Finding, found: Sequence[Finding], abouts: Abouts) -> Finding:
@@ -83,7 +88,7 @@ def choose_verdict(
     `fault` says what a proxy did with calls whose legs ended differently.
     """
     chosen = _find_held(findings, budget, hops) or _choose(findings, budget, abouts, totals, reason)
-    return Verdict(" ".join(filter(None, (chosen.text, fault, calls))), chosen.finding)
+    return Verdict(capitalise(" ".join(filter(None, (chosen.text, fault, calls)))), chosen.finding)
 
 
 def _find_held(findings: Sequence[Finding], budget: Mapping[str, int], hops: Sequence[Hop]) -> Verdict | None:

@@ -96,3 +96,4 @@ class Problems(Struct, frozen=True, eq=False):
     packet: Annotated[Counts, "number of the packet"]
     layer: Annotated[Codes, "index into `LAYERS`"]
     kind: Annotated[Counts, "index into `Tables.problem_kinds`"]
+    broken_by: Annotated[Codes, "side that broke HTTP/2 with it, 2 where that is not known or no side did"]

@@ -158,6 +158,16 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "okhttp-win64k": {"says": ["OkHttpChannelBuilder"], "never": ["NettyChannelBuilder"]},
     "otlp-slow": {"verdict": ["server-latency"]},
     "otlp-unavail": {"must": ["rpc-errors"], "statuses": {"OK": 9, "UNAVAILABLE": 3}},
+    "curl-stopped": {"never": ["find that timer"], "says": ["Check whether its program ended"]},
+    "curl-timer": {
+        "verdict": ["connection-closed-early"],
+        "says": ["Clients closed 7 connections about 60[01] ms after", "at different moments: find that timer"],
+        "never": ["retryPolicy"],
+    },
+    "httpx-timeout": {
+        "verdict": ["connection-closed-early"],
+        "says": ["Clients closed 6 connections about 50[01] ms after", "find that timer in the client"],
+    },
     "dubbo-deadline": {
         "verdict": ["deadline-exceeded"],
         "says": ["6 of 8 RPCs were answered after their deadline of 120 ms", "which packets do not show"],
@@ -165,7 +175,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "go-begun-before": {"not": ["stream-timeout"], "statuses": {"not_seen": 9}},
     "h2load-compression-error": {
         "verdict": ["connection-closed-early"],
-        "says": ["server 127.0.0.1 sent a header block that it could not decode"],
+        "says": [
+            "server 127.0.0.1 sent a header block that it could not decode",
+            r"The packets bear it out: server 127.0.0.1 broke HTTP/2 in packet 30 \(HPACK",
+        ],
     },
     "h2o-no-trailers": {"verdict": ["rpc-errors"], "says": ["all by END_STREAM without trailers"]},
     "h2o-proxy-timeout": {
@@ -202,7 +215,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "tomcat-overhead": {
         "verdict": ["connection-closed-early"],
         "not": ["too-many-pings"],
-        "says": ["Tomcat", r"setOverheadDataThreshold\(0\)", "server 10.77.0.2 ended 20 of the connections"],
+        "says": ["Tomcat", r"setOverheadDataThreshold\(0\)", "Server 10.77.0.2 ended 20 of the connections"],
         "never": ["MaxConnectionAge", "GracefulStop", "create one channel"],
     },
     "web-http1": {

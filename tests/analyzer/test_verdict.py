@@ -10,6 +10,7 @@ from grpcdiag.analyzer.analysis import ABOUTS
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope
+from grpcdiag.analyzer.model.text import capitalise
 from grpcdiag.analyzer.summary.verdict import choose_verdict, link_findings
 
 
@@ -71,7 +72,7 @@ def test_data_that_the_client_itself_held_back_keeps_its_time() -> None:
     (own,) = [f for f in link_findings([finding("delayed-data"), stall], ABOUTS) if f.id == "delayed-data"]
     assert (own.part_of, own.lost_ns) == (None, 1_000)
     (told,) = [
-        f for f in link_findings([finding("delayed-data", lost_ns=None, share=None), stall], ABOUTS) if f is not stall
+        f for f in link_findings([finding("delayed-data", lost_ns=None, share=None), stall], ABOUTS) if f.id != stall.id
     ]
     assert told.part_of == "stream-window-stall"
 
@@ -180,3 +181,8 @@ def test_a_clean_verdict_still_tells_what_costs_time() -> None:
     )
     little = finding("initial-congestion-window", severity="info", share=0.01)
     assert choose_verdict([little], {"network": 100}, ABOUTS).text.startswith("No transport problem was found")
+
+
+def test_sentences_that_begin_with_a_host_begin_with_a_capital() -> None:
+    said = capitalise("client 10.0.0.1 stopped. server 10.0.0.2 waits (e.g. server settings), see server-latency.")
+    assert said == "Client 10.0.0.1 stopped. Server 10.0.0.2 waits (e.g. server settings), see server-latency."

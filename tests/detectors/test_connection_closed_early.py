@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hyperframe.frame import HeadersFrame
 from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded, recording, synthetic
@@ -92,6 +93,22 @@ def test_severity_follows_the_share_of_rpcs(tmp_path: Path, calls: int, before: 
 def test_a_client_that_closes_gives_up_its_own(tmp_path: Path) -> None:
     found = must(connection_closed_early, played(waiting(3), tmp_path, close="client"))
     assert (found.severity, found.metrics["lost_rpcs"], found.metrics["closed_by_client"]) == ("info", 3, 1)
+
+
+@pytest.mark.parametrize(("late", "severity"), [(False, "critical"), (True, "info")])
+def test_a_client_that_closes_after_bytes_that_break_http2(tmp_path: Path, late: bool, severity: str) -> None:
+    """A header block with an index that no table has; where the connection's begin is missing, nobody is blamed."""
+    conv = waiting(3)
+    conv.inject("server", HeadersFrame(1, b"\xfe", flags=["END_HEADERS"]).serialize(), deliver=False)
+    conv.advance(1 * MS)
+    tables = played(conv, tmp_path, close="client")
+    if late:
+        tables = changed(tables, "problems", broken_by=np.full(len(tables.problems.packet), 2, np.uint8))
+    found = must(connection_closed_early, tables)
+    assert (found.severity, found.metrics["lost_rpcs"]) == (severity, 3)
+    blamed = "server 10.0.0.2 broke HTTP/2 in packet" in found.verdict
+    assert blamed is not late
+    assert any("breaks HTTP/2" in one.what for one in found.evidence) is not late
 
 
 def test_an_error_of_the_server_is_not_the_clients_wish(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_vanished_server_is_named_and_not_accused_of_slowness(name: str) -> No
     finding = next(f for f in analysis.findings if f.id == detector.ID)
     assert (finding.severity, finding.confidence) == ("critical", "high")
     assert analysis.verdict.finding == detector.ID
-    assert analysis.verdict.text.startswith("server 10.77.")
+    assert analysis.verdict.text.startswith("Server 10.77.")
     assert "server-latency" not in {f.id for f in analysis.findings}
     assert "loss-recovery" not in {f.id for f in analysis.findings}  # nobody waits out of sight
     assert analysis.budget["peer_unreachable"] == finding.lost_ns

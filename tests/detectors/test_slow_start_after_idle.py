@@ -64,7 +64,7 @@ def test_fires_on_a_long_link(name: str) -> None:
     assert "net.ipv4.tcp_slow_start_after_idle=0" in analysis.verdict.text
     assert analysis.verdict.finding == ID
     assert any("tcp_slow_start_after_idle=0" in remedy.knob for remedy in found.remedies)
-    assert "client 10.77.0.1" in found.explanation
+    assert "Client 10.77.0.1" in found.explanation
 
 
 @pytest.mark.parametrize("name", ["rtt205-go-16000", "rtt205-go-32000"])
@@ -73,7 +73,7 @@ def test_fires_where_the_server_captured(name: str) -> None:
     found = finding(analyze(recording(name, "server").files))
     check_figures(found)
     assert found.confidence == "medium"
-    assert "client 10.77.0.1" in found.explanation
+    assert "Client 10.77.0.1" in found.explanation
 
 
 @pytest.mark.parametrize("name", FIRING)

@@ -17,8 +17,8 @@ use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
     Acts, Closings, Column, ConnectionMethods, Delays, Failures, FrameRow, Frames, Goaways, Idles, Layer, Messages,
-    OpenRpcs, OtherRequests, PacketRow, Packets, Pings, ProblemLog, Queues, Records, Repeats, RpcSizes, Rpcs, Stalls,
-    Unanswered, Undelivered, Waits, take_first,
+    NOBODY, OpenRpcs, OtherRequests, PacketRow, Packets, Pings, ProblemLog, ProblemRow, Queues, Records, Repeats,
+    RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
 };
 
 /// When connections are packed.
@@ -257,7 +257,15 @@ impl Context {
     /// Notes a problem on a connection.
     #[cold]
     pub fn problem(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
-        self.problems.note(layer, text, connection, packet, time_ns);
+        let row = ProblemRow { time_ns, connection, packet, layer: layer as u8, kind: 0, broken_by: NOBODY };
+        self.problems.note(text, row);
+    }
+
+    /// Notes that a side broke HTTP/2 with what it sent.
+    #[cold]
+    pub fn breach(&mut self, text: &'static str, connection: u32, side: u8, packet: u32, time_ns: i64) {
+        let layer = Layer::Http2 as u8;
+        self.problems.note(text, ProblemRow { time_ns, connection, packet, layer, kind: 0, broken_by: side });
     }
 
     /// Corrects the directions of a connection's last rows, written before it showed who is the client. Behind rows that have

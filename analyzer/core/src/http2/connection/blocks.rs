@@ -62,7 +62,8 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         }
         if block.octets.len() + fragment.len() > limits::HEADER_BLOCK {
             self.sender().forget_block();
-            return Err(FrameError::protocol("header block is too long to keep: left out"));
+            self.problem(Layer::Http2, "header block is too long to keep: left out");
+            return Ok(());
         }
         block.octets.extend_from_slice(fragment);
         self.keep_block(header, block);
@@ -93,7 +94,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     /// Another frame came inside a header block (PROTOCOL_ERROR, section 4.3).
     #[cold]
     pub(in crate::http2) fn abandon_block(&mut self) {
-        self.problem(Layer::Http2, "a header block was interrupted by another frame");
+        self.breach("a header block was interrupted by another frame");
         self.sender().forget_block();
     }
 
@@ -109,7 +110,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         let summary = A::block_ends(self.h2, fields, done.is_ok(), self.cx);
         let sender = self.sender();
         if done.is_err() {
-            self.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end");
+            self.breach("HPACK: header block cannot be decoded to its end");
         } else if sender.hpack.table_changes() == before {
             sender.seen_blocks.remember(block, before, summary);
         }

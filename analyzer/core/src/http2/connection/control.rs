@@ -56,7 +56,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     #[cold]
     fn leave_out(&mut self, header: FrameHeader, error: FrameError) {
         self.sender().forget_left_out(header.kind());
-        self.problem(Layer::Http2, error.reason);
+        self.breach(error.reason);
     }
 
     /// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.
@@ -64,7 +64,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     pub(in crate::http2) fn apply_window_update(&mut self, header: FrameHeader, payload: &[u8; 4]) {
         match window_update::parse(&header, payload) {
             Ok(increment) => self.credit(header.stream, increment),
-            Err(error) => self.problem(Layer::Http2, error.reason),
+            Err(error) => self.breach(error.reason),
         }
     }
 

@@ -47,4 +47,14 @@ impl<A: Application, W: ?Sized> Parser<'_, A, W> {
     pub(crate) fn problem(&mut self, layer: Layer, text: &'static str) {
         self.h2.problem(layer, text, self.at, self.cx);
     }
+
+    /// Notes that the sender breaks HTTP/2. Where bytes from before are missing it may be the capture's fault.
+    #[cold]
+    pub(in crate::http2) fn breach(&mut self, text: &'static str) {
+        if !self.h2.windows_known() {
+            return self.problem(Layer::Http2, text);
+        }
+        let sender = u8::from(self.side != self.h2.client);
+        self.cx.breach(text, self.h2.connection, sender, self.at.packet, self.at.time);
+    }
 }

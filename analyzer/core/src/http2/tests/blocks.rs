@@ -139,6 +139,16 @@ fn directions_have_tables_of_their_own() {
     assert_eq!(rpcs[1].method.as_deref(), Some("/a/B"));
 }
 
+/// Behind missing bytes a block may be whole, and the table lacks what they inserted.
+#[test]
+fn nobody_broke_what_the_capture_lacks() {
+    let mut exchange = Exchange::begun();
+    exchange.lose(SERVER, 40);
+    exchange.client(&headers(3, 0, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]));
+    assert_eq!(exchange.problems().last(), Some(&"HPACK: header block cannot be decoded to its end"));
+    assert!(exchange.broken_by().iter().all(|&side| side == 2));
+}
+
 #[test]
 fn an_undecodable_block_makes_the_table_unknown() {
     let mut exchange = Exchange::begun();
@@ -146,6 +156,7 @@ fn an_undecodable_block_makes_the_table_unknown() {
     exchange.client(&headers(3, 0, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]));
     exchange.client(&headers(5, 0, &[&NEWEST[..], &request_fields()].concat()));
     assert_eq!(exchange.problems(), ["HPACK: header block cannot be decoded to its end"]);
+    assert_eq!(exchange.broken_by(), [0]);
     let methods: Vec<_> = exchange.rpcs().iter().map(|rpc| rpc.method.clone()).collect();
     assert_eq!(methods, [Some("/a/B".to_owned()), None, None]);
 }

@@ -273,6 +273,11 @@ impl Exchange {
         &self.cx.problems.kinds
     }
 
+    /// Who broke HTTP/2 with each problem: 2 where that is not known.
+    fn broken_by(&self) -> &[u8] {
+        &self.cx.problems.rows.broken_by
+    }
+
     /// All bytes that were fed, wherever they went.
     fn accounted(&self) -> u64 {
         let bytes = self.h2.bytes;

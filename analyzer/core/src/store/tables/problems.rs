@@ -7,12 +7,15 @@ use super::{Cell, Column, take_first};
 table!(
     /// Decode trouble as data; bounded by `limits::PROBLEMS`.
     Problems, ProblemRow {
-        time_ns: i64, connection: u32, packet: u32, layer: u8, kind: u32,
+        time_ns: i64, connection: u32, packet: u32, layer: u8, kind: u32, broken_by: u8,
     }
 );
 
 /// No connection, in a problem row.
 pub const NO_CONNECTION: u32 = u32::MAX;
+
+/// No side is known to have caused it, in a problem row.
+pub const NOBODY: u8 = 2;
 
 /// The layer a problem belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +33,6 @@ pub enum Layer {
     Tls = 4,
 }
 
-const LAYERS: [Layer; 5] = [Layer::Packet, Layer::Tcp, Layer::Http2, Layer::Grpc, Layer::Tls];
-
 /// The problems table with its dictionary of texts and its bound.
 #[derive(Clone, Debug, Default)]
 pub struct ProblemLog {
@@ -44,8 +45,8 @@ pub struct ProblemLog {
 }
 
 impl ProblemLog {
-    /// Notes one problem.
-    pub fn note(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
+    /// Notes one problem; its text becomes the row's `kind`.
+    pub fn note(&mut self, text: &'static str, row: ProblemRow) {
         let kind = self.kinds.iter().position(|&known| known == text).unwrap_or_else(|| {
             self.kinds.push(text);
             self.counts.push(0);
@@ -55,8 +56,7 @@ impl ProblemLog {
             *count += 1;
         }
         if self.rows.len() < limits::PROBLEMS + limits::ROWS_AHEAD {
-            let kind = kind as u32;
-            self.rows.push(ProblemRow { time_ns, connection, packet, layer: layer as u8, kind });
+            self.rows.push(ProblemRow { kind: kind as u32, ..row });
         }
     }
 
@@ -67,8 +67,7 @@ impl ProblemLog {
         let counted = [counts(self), counts(other)].concat();
         *self = Self::default();
         for (row, text) in rows {
-            let layer = LAYERS.into_iter().find(|&layer| layer as u8 == row.layer).unwrap_or(Layer::Packet);
-            self.note(layer, text, row.connection, row.packet, row.time_ns);
+            self.note(text, row);
         }
         self.counts.fill(0);
         for (text, count) in counted {
@@ -98,11 +97,12 @@ mod tests {
     #[test]
     fn problems_are_bounded_but_counted() {
         let mut log = ProblemLog::default();
+        let row = ProblemRow { time_ns: 0, connection: 0, packet: 1, layer: 1, kind: 0, broken_by: NOBODY };
         let most = limits::PROBLEMS + limits::ROWS_AHEAD;
         for packet in 0..(most as u32 + 5) {
-            log.note(Layer::Tcp, "a", 0, packet, 0);
+            log.note("a", ProblemRow { packet, ..row });
         }
-        log.note(Layer::Http2, "b", 0, 1, 0);
+        log.note("b", row);
         assert_eq!(log.rows.len(), most);
         assert_eq!(log.counts, [most as u64 + 5, 1]);
         assert_eq!(log.kinds, ["a", "b"]);

@@ -7,7 +7,6 @@ use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::data::Remaining;
 use crate::http2::frame::header::{FrameHeader, flag};
-use crate::store::tables::Layer;
 
 impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
     #[inline]
@@ -60,7 +59,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
             self.h2.bytes.decoded += 1;
             self.watch.pad_length(pad, rest.len());
             if let Err(error) = self.sender().data.set_pad_length(pad) {
-                self.problem(Layer::Http2, error.reason);
+                self.breach(error.reason);
             }
             bytes = rest;
         }

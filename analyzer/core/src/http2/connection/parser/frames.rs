@@ -72,7 +72,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
             self.abandon_block();
         }
         if let Err(error) = header.check() {
-            self.problem(Layer::Http2, error.reason);
+            self.breach(error.reason);
             self.sender().doubtful = Some(header);
             return self.begin_wrong_frame(header, rest);
         }
