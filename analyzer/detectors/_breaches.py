@@ -1,5 +1,7 @@
 """Which side broke HTTP/2: by what the packets show, and by what its peer says in a GOAWAY (RFC 9113 section 7)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..model.finding import Evidence, Remedy
@@ -16,14 +18,24 @@ _OF_PEER = {
 """What the sender of a GOAWAY says with its code that its peer did."""
 
 
-def find_breach(tables: Tables, connection: int) -> int:
-    """Find the first bytes of a connection that break HTTP/2, as a row of the problems table; -1 for none.
+def find_breaches(tables: Tables) -> dict[int, list[int]]:
+    """Find the bytes that break HTTP/2, as rows of the problems table by connection, in the order of the capture.
 
     Only what a side is known to have sent counts, so none where bytes before it are missing.
     """
     problems = tables.problems
-    rows = np.flatnonzero((problems.connection == connection) & (problems.broken_by < common.NOBODY))
-    return int(rows[np.argmin(problems.packet[rows])]) if len(rows) else -1
+    rows = np.flatnonzero(problems.broken_by < common.NOBODY)
+    found: dict[int, list[int]] = {}
+    for row in rows[np.argsort(problems.packet[rows], kind="stable")].tolist():
+        found.setdefault(int(problems.connection[row]), []).append(row)
+    return found
+
+
+def find_answered(tables: Tables, breaches: Sequence[int], side: int, acts_ns: int, within_ns: int) -> int:
+    """Find the first of such bytes that `side` acts on, as they came from its peer shortly before; -1 for none."""
+    problems = tables.problems
+    shortly = (row for row in breaches if 0 <= acts_ns - int(problems.time_ns[row]) <= within_ns)
+    return next((row for row in shortly if int(problems.broken_by[row]) == 1 - side), -1)
 
 
 def describe_breach(tables: Tables, breach: int) -> str:
@@ -41,7 +53,7 @@ def show_breach(tables: Tables, breach: int) -> Evidence:
 
 def advise_after_breach(tables: Tables, breach: int, ended_ns: int) -> str:
     """Say what to look at where a connection ended after such bytes, without a GOAWAY that says why."""
-    later = milliseconds(max(0, ended_ns - int(tables.problems.time_ns[breach])))
+    later = milliseconds(ended_ns - int(tables.problems.time_ns[breach]))
     sender = _name_sender(tables, breach)
     return f"{describe_breach(tables, breach)}, {later} before that: look at the HTTP/2 library of {sender}."
 
@@ -53,8 +65,7 @@ def advise_by_code(tables: Tables, goaway: int, breach: int) -> str:
     if did is None:
         return "See the sender's log."
     blamed, other = host(tables, connection, 1 - sender), host(tables, connection, sender)
-    so = breach >= 0 and int(tables.problems.broken_by[breach]) != sender
-    seen = f" The packets bear it out: {describe_breach(tables, breach)}." if so else ""
+    seen = f" The packets bear it out: {describe_breach(tables, breach)}." if breach >= 0 else ""
     logs = f"look at the HTTP/2 library of {blamed}, and at both logs."
     return f"By that code {other} says that {blamed} {did}: {logs}{seen}"
 

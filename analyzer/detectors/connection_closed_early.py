@@ -14,10 +14,11 @@ How it is decided
 An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. An RPC that was open
 when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
 gives up its RPCs itself, which is `info`, unless it closes as soon as a GOAWAY reaches it (open RPCs may end after a
-GOAWAY, so its library drops them), or after bytes that break HTTP/2: a header block that cannot be decoded, or a frame
-that its type does not allow. The report shows the packet, and the side that sent it. Where bytes before it are missing,
-nobody is blamed. Several clients that close equally long after their RPC began, at different moments, show a timer.
-A GOAWAY with an error code that cost no RPC is `info`, too.
+GOAWAY, so its library drops them), or as soon as bytes of its peer reach it that break HTTP/2: a header block that
+cannot be decoded, or a frame that its type does not allow. The report shows the packet, and the side that sent it, with
+less confidence where no GOAWAY gives the reason. Where bytes before it are missing, nobody is blamed. Several clients
+that close equally long after their RPC began, at different moments, show a timer. A GOAWAY with an error code that
+cost no RPC is `info`, too.
 
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
@@ -56,7 +57,7 @@ References
 - https://github.com/grpc/grpc-java/issues/11728 (a load balancer that closes after 10,000 requests)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -103,7 +104,8 @@ ABOUT = About(
 
 class Limits(_draining.Alike, frozen=True, eq=False):
     drop_ns: int = 20_000_000
-    """A client that closes this soon after a GOAWAY acts on it (heuristic: a library takes a few milliseconds)."""
+    """An end so soon after a GOAWAY, or after bytes that break HTTP/2, answers it (heuristic: a library takes a few
+    milliseconds)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     timed_share: float = 0.10
@@ -122,8 +124,9 @@ class _End(Struct, frozen=True, eq=False):
     """Whether it cost RPCs, and the client did not close the connection of its own accord."""
     drops: bool
     """Whether its client closed it as soon as a GOAWAY came, which lets open RPCs end."""
+    closer: _Closer
     breach: int
-    """Row of the problems table: the first bytes on it that break HTTP/2, -1 for none."""
+    """Row of the problems table: the bytes that break HTTP/2 on which who ended it acted, -1 for none."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -136,7 +139,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     errors = _find_first_goaways(tables, tables.goaways.code != 0)
     graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
-    ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ()), limits) for c in early]
+    breaches = _breaches.find_breaches(tables)
+    ends = [
+        _make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ()), breaches.get(c, ()), limits)
+        for c in early
+    ]
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
     elif rows := _leave_out_refusing(tables, graceful):
@@ -182,20 +189,29 @@ def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = Fal
     return found
 
 
-def _make_end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...], limits: Limits) -> _End:
-    by_server = int(tables.connections.closed_by[connection]) == 1
+def _make_end(
+    tables: Tables, connection: int, goaway: int, lost: tuple[int, ...], breaches: Sequence[int], limits: Limits
+) -> _End:
+    closed, by = int(tables.connections.closed_time_ns[connection]), int(tables.connections.closed_by[connection])
     failed = goaway >= 0 and int(tables.goaways.code[goaway]) != 0
-    drops = goaway >= 0 and not failed and _closes_at_once(tables, connection, goaway, limits)
-    breach = _breaches.find_breach(tables, connection)
-    return _End(connection, goaway, lost, bool(lost) and (by_server or failed or drops or breach >= 0), drops, breach)
+    graceful = goaway >= 0 and not failed
+    said = int(tables.goaways.time_ns[goaway]) if goaway >= 0 else -1
+    # a client that closes as soon as a GOAWAY reaches it acts on that
+    drops = graceful and by == 0 and 0 <= closed - said <= _reaction_ns(tables, connection, 0, limits)
+    side, acts = (int(tables.goaways.direction[goaway]), said) if failed else (by, closed)
+    breach = -1
+    if breaches and not graceful and side < common.NOBODY:
+        within = _reaction_ns(tables, connection, side, limits)
+        breach = _breaches.find_answered(tables, breaches, side, acts, within)
+    grave = bool(lost) and (by == 1 or failed or drops or breach >= 0)
+    return _End(connection, goaway, lost, grave, drops, _find_closer(tables, connection), breach)
 
 
-def _closes_at_once(tables: Tables, connection: int, goaway: int, limits: Limits) -> bool:
-    """Check whether a client closed its connection as soon as a GOAWAY reached it."""
+def _reaction_ns(tables: Tables, connection: int, side: int, limits: Limits) -> int:
+    """Tell how long after a packet to `side` its answer may be captured: the way there and back, and its own time."""
     c = tables.connections
-    after = int(c.closed_time_ns[connection]) - int(tables.goaways.time_ns[goaway])
-    reaction = max(int(c.near_client_rtt_ns[connection]), 0) + limits.drop_ns
-    return int(c.closed_by[connection]) == 0 and 0 <= after <= reaction
+    near = (c.near_client_rtt_ns, c.near_server_rtt_ns)[side]
+    return max(int(near[connection]), 0) + limits.drop_ns
 
 
 def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
@@ -205,6 +221,8 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     words = _describe_end(tables, ends[0])
     given_up = _list_given_up(tables, ends)
     timer = _describe_timer(tables, given_up)
+    # no GOAWAY says that the bytes that break HTTP/2 are the reason
+    inferred = ends[0].goaway < 0 and ends[0].breach >= 0
     drained = _draining.find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
@@ -216,21 +234,21 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         id=ID,
         title=f"{many} ended early, {rpcs} lost",
         severity=severity,
-        confidence=lower("medium" if timer else "high", quality_allows(tables)),
+        confidence=lower("medium" if timer or inferred else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}{timer}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words}{timer or ' ' + _advise(tables, ends[0], drained)}",
+        verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained)}",
     )
 
 
 def _list_given_up(tables: Tables, ends: list[_End]) -> Counts:
     """List the first open RPC of each connection that its client closed without a word, if one timer made it do so."""
-    silent = [end for end in ends if end.lost and end.goaway < 0 and end.breach < 0]
-    rpc = np.array([end.lost[0] for end in silent if _find_closer(tables, end.connection) == "client"], dtype=np.uint32)
+    silent = [end for end in ends if end.lost and not end.grave and end.goaway < 0 and end.closer == "client"]
+    rpc = np.array([end.lost[0] for end in silent], dtype=np.uint32)
     return rpc if _timers.is_one_timer(tables, rpc, _TIMER) else rpc[:0]
 
 
@@ -272,7 +290,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
     if end.goaway < 0 and end.breach >= 0:
         return _breaches.advise_after_breach(tables, end.breach, int(tables.connections.closed_time_ns[end.connection]))
     if end.goaway < 0:
-        return _CHECKS[_find_closer(tables, end.connection)]
+        return _CHECKS[end.closer]
     if int(tables.goaways.code[end.goaway]):
         known = _known_texts.find_meaning(_find_reason(tables, end.goaway))
         return (
@@ -290,7 +308,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
 
 def _describe_end(tables: Tables, end: _End) -> str:
     """Say how one connection ended."""
-    connections, closer = tables.connections, _describe_closer(tables, end.connection)
+    connections, closer = tables.connections, _describe_closer(tables, end)
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
@@ -316,9 +334,9 @@ def _find_closer(tables: Tables, connection: int) -> _Closer:
     return "forgotten" if forgotten else ("client", "server")[by]
 
 
-def _describe_closer(tables: Tables, connection: int) -> str:
-    side = host(tables, connection, min(int(tables.connections.closed_by[connection]), 1))
-    match _find_closer(tables, connection):
+def _describe_closer(tables: Tables, end: _End) -> str:
+    side = host(tables, end.connection, min(int(tables.connections.closed_by[end.connection]), 1))
+    match end.closer:
         case "unseen":
             return "its close is not in the capture"
         case "forgotten":
@@ -339,7 +357,7 @@ def _find_reason(tables: Tables, goaway: int) -> str:
 
 def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
     codes = [_name_code(tables, end.goaway) for end in ends if end.goaway >= 0]
-    closers = [_find_closer(tables, end.connection) for end in ends]
+    closers = [end.closer for end in ends]
     return {
         "connections": len(ends),
         "lost_rpcs": len(lost),
@@ -365,8 +383,7 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
         yield show_packet(goaways, "packet", row, what)
     if end.lost:
         yield common.began(tables, end.lost[0])
-        closer = _find_closer(tables, end.connection)
-        closed = f", closed by the {closer}," if closer in ("client", "server") else ""
+        closed = f", closed by the {end.closer}," if end.closer in ("client", "server") else ""
         yield common.ended(tables, end.lost[0], f"the connection{closed} ends without a response")
 
 
@@ -461,7 +478,7 @@ def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
         return (*((_known_texts.make_remedy(known),) if known else ()), log)
     if end.breach >= 0:
         return (_breaches.make_remedy(tables, end.breach),)
-    if end.goaway < 0 and _find_closer(tables, end.connection) == "client":
+    if end.goaway < 0 and end.closer == "client":
         return (_GIVEN_UP,)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)

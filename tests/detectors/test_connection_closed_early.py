@@ -13,11 +13,11 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _draining, connection_closed_early
-from grpcdiag.analyzer.tables import TOUCHES_GAP
+from grpcdiag.analyzer.tables import TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.words import MS, Side
 
 FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
 QUIET_ON = ["impl-go", "impl-js", "deadline-exceeded"]
@@ -95,20 +95,70 @@ def test_a_client_that_closes_gives_up_its_own(tmp_path: Path) -> None:
     assert (found.severity, found.metrics["lost_rpcs"], found.metrics["closed_by_client"]) == ("info", 3, 1)
 
 
-@pytest.mark.parametrize(("late", "severity"), [(False, "critical"), (True, "info")])
-def test_a_client_that_closes_after_bytes_that_break_http2(tmp_path: Path, late: bool, severity: str) -> None:
-    """A header block with an index that no table has; where the connection's begin is missing, nobody is blamed."""
+def broken(by: Side, then_ns: int = MS, goaway: int | None = None) -> Conversation:
+    """Three calls wait; a side sends a header block with an index that no table has, and some time passes."""
     conv = waiting(3)
-    conv.inject("server", HeadersFrame(1, b"\xfe", flags=["END_HEADERS"]).serialize(), deliver=False)
-    conv.advance(1 * MS)
-    tables = played(conv, tmp_path, close="client")
-    if late:
-        tables = changed(tables, "problems", broken_by=np.full(len(tables.problems.packet), 2, np.uint8))
+    conv.inject(by, HeadersFrame(1, b"\xfe", flags=["END_HEADERS"]).serialize(), deliver=False)
+    conv.advance(then_ns)
+    if goaway is not None:
+        conv.goaway("client", goaway)
+    return conv
+
+
+def closed_after(conv: Conversation, folder: Path, then_ns: int) -> Tables:
+    """The client closes so long after the bytes that break HTTP/2."""
+    tables = played(conv, folder, close="client")
+    return changed(tables, "connections", closed_time_ns=tables.problems.time_ns + then_ns)
+
+
+def test_a_client_that_closes_as_soon_as_bytes_break_http2(tmp_path: Path) -> None:
+    tables = closed_after(broken("server"), tmp_path, 20 * MS)
     found = must(connection_closed_early, tables)
-    assert (found.severity, found.metrics["lost_rpcs"]) == (severity, 3)
-    blamed = "server 10.0.0.2 broke HTTP/2 in packet" in found.verdict
-    assert blamed is not late
-    assert any("breaks HTTP/2" in one.what for one in found.evidence) is not late
+    assert (found.severity, found.confidence, found.metrics["lost_rpcs"]) == ("critical", "medium", 3)
+    assert "server 10.0.0.2 broke HTTP/2 in packet" in found.verdict
+    assert sum("breaks HTTP/2" in one.what for one in found.evidence) == 1
+    assert found.remedies[0].knob.startswith("the HTTP/2 library of server 10.0.0.2")
+    # as where bytes before are missing
+    late = changed(tables, "problems", broken_by=np.full(len(tables.problems.packet), 2, np.uint8))
+    quiet = must(connection_closed_early, late)
+    assert (quiet.severity, "broke HTTP/2" in quiet.verdict) == ("info", False)
+
+
+@pytest.mark.parametrize(("by", "then_ms"), [("server", 25), ("client", 1)])
+def test_a_client_that_closes_for_another_reason_is_not_excused_by_bytes(
+    tmp_path: Path, by: Side, then_ms: int
+) -> None:
+    """Its library let the bytes pass for 25 ms, or sent them itself."""
+    found = must(connection_closed_early, closed_after(broken(by), tmp_path, then_ms * MS))
+    assert (found.severity, "broke HTTP/2" in found.verdict) == ("info", False)
+    assert not any("breaks HTTP/2" in one.what for one in found.evidence)
+
+
+@pytest.mark.parametrize(("by", "then_ms", "seen"), [("server", 1, True), ("server", 25, False), ("client", 1, False)])
+def test_packets_bear_a_goaway_out_or_do_not(tmp_path: Path, by: Side, then_ms: int, seen: bool) -> None:
+    found = must(connection_closed_early, played(broken(by, then_ms * MS, 9), tmp_path, close="client"))
+    assert "By that code client 10.0.0.1 says that server 10.0.0.2 sent a header block" in found.verdict
+    assert ("The packets bear it out: server 10.0.0.2 broke HTTP/2 in packet" in found.verdict) is seen
+    assert found.confidence == "high"
+
+
+def test_a_timer_of_the_client_is_a_warning_from_its_share_of_the_calls() -> None:
+    """Seven calls of sixteen."""
+    tables = decode([recorded("wild/curl-timer.pcap.zst")])
+    found = [must(connection_closed_early, tables, timed_share=share).severity for share in (0.43, 0.44)]
+    assert found == ["warning", "info"]
+
+
+def test_a_timer_of_some_clients_is_no_advice_about_a_server_that_closed() -> None:
+    """One connection of those that curl gave up was closed by the server instead."""
+    tables = decode([recorded("wild/curl-timer.pcap.zst")])
+    given_up = must(connection_closed_early, tables).scope.connections
+    by = np.array(tables.connections.closed_by)
+    by[given_up[0]] = 1
+    found = must(connection_closed_early, changed(tables, "connections", closed_by=by))
+    assert "find that timer" not in found.verdict
+    assert "Check whether the server stopped or a proxy closed it" in found.verdict
+    assert "Clients closed 6 connections" in found.explanation
 
 
 def test_an_error_of_the_server_is_not_the_clients_wish(tmp_path: Path) -> None:

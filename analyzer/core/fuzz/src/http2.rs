@@ -6,7 +6,8 @@ use grpcdiag_core::http2::connection::reading::Reading;
 use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::http2::hpack::Decoder;
 use grpcdiag_core::limits;
-use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::context::Context;
+use grpcdiag_core::store::options::Options;
 use grpcdiag_core::tcp::transport::Transport;
 
 use super::input::{self, Pieces, Step, step};

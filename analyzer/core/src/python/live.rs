@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::capture_file::Source;
 use crate::run::live_reader::{self, LiveError};
-use crate::store::context::Options;
+use crate::store::options::Options;
 use crate::tls::{KeyFile, KeyLog};
 
 use super::errors::{CaptureError, cannot_open};

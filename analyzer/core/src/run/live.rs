@@ -6,7 +6,7 @@ use crate::at::At;
 use crate::clock_steps::Clock;
 use crate::connection::CaptureEnd;
 use crate::limits;
-use crate::store::context::Options;
+use crate::store::options::Options;
 use crate::store::piece::Parts;
 use crate::tls::KeyLog;
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::capture_file::{CaptureInfo, CaptureReader, OpenError, Packet, Source};
 use crate::limits;
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
+use crate::store::options::Options;
 use crate::tls::KeyLog;
 
 use super::finished::Finished;

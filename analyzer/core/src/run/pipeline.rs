@@ -9,8 +9,9 @@ use crate::connection::CaptureEnd;
 use crate::connection::tap::Tap;
 use crate::limits;
 use crate::packet::{Dissector, Malformed, Outcome, dns};
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
 use crate::store::handed_on::{Due, Taken};
+use crate::store::options::Options;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 

@@ -2,7 +2,8 @@
 
 use crate::connection::shared::Shared;
 use crate::connection::{CaptureEnd, Connection, Ended};
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
+use crate::store::options::Options;
 use crate::store::tables::{PacketRow, Packets};
 
 use super::opening::Opening;

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock_steps::Clock;
 use crate::connection::Connection;
 use crate::limits;
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
+use crate::store::options::Options;
 use crate::store::tables::RpcRow;
 use crate::tls::KeyLog;
 

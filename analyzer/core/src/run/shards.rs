@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::at::At;
 use crate::packet::Segment;
-use crate::store::context::Options;
+use crate::store::options::Options;
 use crate::tls::KeyLog;
 
 use super::batch::{self, Batch, Window};

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use crate::at::At;
 use crate::connection::CaptureEnd;
 use crate::packet::Segment;
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
 use crate::store::handed_on::{Due, Taken};
+use crate::store::options::Options;
 use crate::tls::KeyLog;
 
 use super::batch::{Batch, Window};

@@ -4,7 +4,7 @@ use crate::capture_file::{CaptureReader, OpenError, Source};
 use crate::packet::Dissector;
 use crate::run::pipeline::Pipeline;
 use crate::run::router::Router;
-use crate::store::context::Options;
+use crate::store::options::Options;
 
 use super::file::{Layout, Writer};
 use super::learning::Learner;

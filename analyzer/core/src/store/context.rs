@@ -1,4 +1,4 @@
-//! What all connections of a run share: options, dictionaries, tables and totals.
+//! What all connections of a run share: dictionaries, tables and totals.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,8 @@ use super::disorder::{Disorder, Disordered, Stream};
 use super::durations::Durations;
 use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
 use super::methods::MethodStats;
-use super::only::{Only, Selected};
+use super::only::Selected;
+use super::options::Options;
 use super::rpc_order::RpcOrder;
 use super::spill::Spill;
 use super::strings::Strings;
@@ -20,81 +21,6 @@ use super::tables::{
     NOBODY, OpenRpcs, OtherRequests, PacketRow, Packets, Pings, ProblemLog, ProblemRow, Queues, Records, Repeats,
     RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
 };
-
-/// When connections are packed.
-#[derive(Clone, Copy, Debug)]
-pub struct Packing {
-    /// Connections of a thread that stay as they are, however silent.
-    pub awake: usize,
-    /// Packets of the capture behind the last one of a connection that is packed.
-    pub silence: u32,
-}
-
-impl Default for Packing {
-    fn default() -> Self {
-        Self { awake: limits::AWAKE_CONNECTIONS, silence: limits::SILENT_PACKETS }
-    }
-}
-
-/// Which tables are wanted; totals and RPCs are always kept.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Keep one row per frame.
-    pub frames: bool,
-    /// Keep one row per message.
-    pub messages: bool,
-    /// Keep one row per TCP packet.
-    pub packets: bool,
-    /// Also of packets of connections that have no row themselves.
-    pub unlisted_packets: bool,
-    /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
-    pub rpc_rows: bool,
-    /// Mark the rows that would also be there without `rpc_rows`.
-    pub marks_examples: bool,
-    /// The only packets and frames whose rows are wanted; `None` for all.
-    pub only: Option<Arc<Only>>,
-    /// Keep one row per interval in which a side had to act.
-    pub acts: bool,
-    /// Keep all texts of `grpc-message`.
-    pub errors: bool,
-    /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
-    pub file_times: bool,
-    /// Read no more than a scrubbed copy holds: it has no messages over HTTP/1.1.
-    pub as_scrubbed: bool,
-    /// Ports whose connections are HTTP/2 even when nothing else says so.
-    pub ports: Vec<u16>,
-    /// The run is cut, and rows of open RPCs move to the next piece.
-    pub resumes: bool,
-    /// When connections that are silent are packed, if the run is not cut.
-    pub packing: Packing,
-    /// Threads to use; 0 and 1 mean the caller's alone.
-    pub threads: u8,
-    /// Where durations go that are more than memory should hold.
-    pub spill: Option<Arc<Spill>>,
-}
-
-impl Options {
-    /// Whether rows of packets, frames or messages are taken while the run goes on, all from one thread.
-    pub fn streams(&self) -> bool {
-        (self.frames || self.packets) && self.only.is_none() || self.messages
-    }
-
-    /// Whether segments have to be read in the order of the capture, because rows are given in that of reading.
-    pub fn reads_in_order(&self) -> bool {
-        self.acts || self.resumes && (self.rpc_rows || self.streams())
-    }
-
-    /// Whether rows of RPCs are sorted when they are taken.
-    pub fn sorts_rpcs(&self) -> bool {
-        self.rpc_rows && !self.resumes
-    }
-
-    /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
-    /// captures of both ends are matched by.
-    pub fn keeps_requests(&self) -> bool {
-        self.rpc_rows && self.packets && !self.resumes && self.only.is_none()
-    }
-}
 
 /// Counts of frames by type: of the ten types that RFC 9113 defines, and of all others together.
 pub const FRAME_COUNTS: usize = 11;
@@ -259,13 +185,6 @@ impl Context {
     pub fn problem(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
         let row = ProblemRow { time_ns, connection, packet, layer: layer as u8, kind: 0, broken_by: NOBODY };
         self.problems.note(text, row);
-    }
-
-    /// Notes that a side broke HTTP/2 with what it sent.
-    #[cold]
-    pub fn breach(&mut self, text: &'static str, connection: u32, side: u8, packet: u32, time_ns: i64) {
-        let layer = Layer::Http2 as u8;
-        self.problems.note(text, ProblemRow { time_ns, connection, packet, layer, kind: 0, broken_by: side });
     }
 
     /// Corrects the directions of a connection's last rows, written before it showed who is the client. Behind rows that have

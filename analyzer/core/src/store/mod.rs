@@ -8,6 +8,7 @@ pub mod handed_on;
 mod listed;
 pub mod methods;
 pub mod only;
+pub mod options;
 pub mod piece;
 pub mod rpc_order;
 pub mod spill;

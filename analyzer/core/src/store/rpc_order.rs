@@ -73,7 +73,8 @@ impl RpcOrder {
 mod tests {
     use super::*;
     use crate::store::budget::Budget;
-    use crate::store::context::{Context, Options};
+    use crate::store::context::Context;
+    use crate::store::options::Options;
     use crate::store::tables::{FailureRow, RpcRow, RpcSizesRow};
 
     fn order(begun: &[u64]) -> RpcOrder {

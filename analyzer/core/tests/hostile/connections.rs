@@ -1,7 +1,7 @@
 //! Connections without end.
 
 use grpcdiag_core::limits;
-use grpcdiag_core::store::context::{Options, Packing};
+use grpcdiag_core::store::options::{Options, Packing};
 
 use crate::flood::*;
 use crate::memory::*;

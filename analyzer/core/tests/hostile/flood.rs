@@ -2,7 +2,8 @@
 
 use grpcdiag_core::capture_file::Packet;
 use grpcdiag_core::run::pipeline::{CaptureCounts, Finished, Pipeline};
-use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::context::Context;
+use grpcdiag_core::store::options::Options;
 
 /// TCP flags.
 pub const SYN: u8 = 2;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use grpcdiag_core::limits;
 use grpcdiag_core::run::piece::{Piece, join_pieces};
 use grpcdiag_core::run::pipeline::{Finished, Pipeline};
-use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::context::Context;
+use grpcdiag_core::store::options::Options;
 
 use crate::flood::*;
 use crate::memory::*;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::saved::Saved;
-use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::options::Options;
 
 use crate::flood::*;
 use crate::memory::*;

@@ -1,7 +1,7 @@
 //! What holds for every capture there is: the invariants of the decoding core.
 
 use grpcdiag_core::capture_file::Source;
-use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::options::Options;
 use std::collections::HashMap;
 
 use crate::support::{

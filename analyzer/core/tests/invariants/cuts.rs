@@ -6,7 +6,7 @@
 
 use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
 use grpcdiag_core::run::pipeline::Pipeline;
-use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::options::Options;
 use grpcdiag_core::store::tables::rpc_flag;
 use grpcdiag_core::tls::KeyLog;
 use std::collections::HashMap;

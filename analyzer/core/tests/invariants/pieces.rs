@@ -5,7 +5,7 @@ use std::sync::Arc;
 use grpcdiag_core::run::piece::{Piece, join_pieces};
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::saved::Saved;
-use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::options::Options;
 
 use crate::support::{Analysis, Recorded, Rpc, analyse, captures, everything, name, packets_of};
 

@@ -1,7 +1,9 @@
 //! Two threads find what one finds, also where every connection is packed after each of its segments.
 
-use grpcdiag_core::store::context::{Context, Options, Packing};
+use grpcdiag_core::store::context::Context;
+
 use grpcdiag_core::store::only::{Only, Range};
+use grpcdiag_core::store::options::{Options, Packing};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;

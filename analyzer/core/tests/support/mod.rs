@@ -7,8 +7,9 @@ pub mod conversation;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
 use grpcdiag_core::run::pipeline::{CaptureCounts, Finished, Pipeline};
 use grpcdiag_core::store::budget::Budget;
-use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::context::Context;
 use grpcdiag_core::store::methods::nearest_rank;
+use grpcdiag_core::store::options::Options;
 use grpcdiag_core::store::tables::{NO_CONNECTION, rpc_flag};
 use std::path::{Path, PathBuf};
 

@@ -51,10 +51,10 @@ impl<A: Application, W: ?Sized> Parser<'_, A, W> {
     /// Notes that the sender breaks HTTP/2. Where bytes from before are missing it may be the capture's fault.
     #[cold]
     pub(in crate::http2) fn breach(&mut self, text: &'static str) {
-        if !self.h2.windows_known() {
+        if !self.h2.is_read_whole() {
             return self.problem(Layer::Http2, text);
         }
         let sender = u8::from(self.side != self.h2.client);
-        self.cx.breach(text, self.h2.connection, sender, self.at.packet, self.at.time);
+        self.cx.problems.breach(text, self.h2.connection, sender, self.at.packet, self.at.time);
     }
 }

@@ -160,8 +160,8 @@ impl<A: Application> Http2<A> {
         self.forced = true;
     }
 
-    /// Whether every frame since the preface was read: else windows are unknown, not 65,535.
-    pub(in crate::http2) fn windows_known(&self) -> bool {
+    /// Whether every frame since the preface was read: else windows and HPACK tables are unknown.
+    pub(in crate::http2) fn is_read_whole(&self) -> bool {
         self.protocol == Protocol::Http2 && !self.begun_late && self.sides.iter().all(|side| side.gaps == 0)
     }
 

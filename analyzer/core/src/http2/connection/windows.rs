@@ -10,13 +10,13 @@ impl<A: Application> Http2<A> {
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.
     pub fn connection_window(&self, side: usize) -> Option<i64> {
         let window = i64::from(settings::DEFAULT_WINDOW) + self.sides[side].connection_credit;
-        if self.windows_known() { Some(window) } else { self.late_window(side) }
+        if self.is_read_whole() { Some(window) } else { self.late_window(side) }
     }
 
     /// The flow-control window of a stream for DATA of `side`; `None` while unknown.
     pub fn stream_window(&mut self, side: usize, id: u32) -> Option<i64> {
         let initial = i64::from(self.sides[1 - side].in_force.initial_window_size);
-        if !self.windows_known() {
+        if !self.is_read_whole() {
             return None;
         }
         self.streams.find_mut(id).map(|stream| initial + stream.credit[side])
@@ -26,7 +26,7 @@ impl<A: Application> Http2<A> {
     /// `None` while unknown.
     pub fn window_sizes(&self, side: usize) -> Option<[i64; 2]> {
         let connection = i64::from(settings::DEFAULT_WINDOW) + self.sides[side].most_connection_credit;
-        self.windows_known().then(|| [i64::from(self.binding(side).initial_window_size), connection])
+        self.is_read_whole().then(|| [i64::from(self.binding(side).initial_window_size), connection])
     }
 
     /// DATA of `side` was within its windows: they were at least as large.

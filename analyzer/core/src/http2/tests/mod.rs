@@ -21,7 +21,8 @@ use crate::http2::connection::state::End;
 use crate::http2::frame::header::{FrameType, flag};
 use crate::http2::hpack::Decoder;
 use crate::limits as bounds;
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
+use crate::store::options::Options;
 use crate::store::tables::rpc_flag;
 use crate::tcp::transport::Transport;
 

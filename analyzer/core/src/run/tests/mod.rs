@@ -17,7 +17,8 @@ use crate::grpc::status;
 use crate::limits;
 use crate::packet::{Address, PacketDirection, SackBlocks, Segment, TcpFlags};
 use crate::store::budget::Budget;
-use crate::store::context::{Context, Options};
+use crate::store::context::Context;
+use crate::store::options::Options;
 use crate::store::tables::{ConnectionRow, Connections};
 use crate::tcp::note::Note;
 

@@ -95,6 +95,6 @@ pub mod rpc_flag {
     pub const LONG: u8 = 128;
     /// The row would be there, too, if not all RPCs had rows; only where [`Options::marks_examples`] is wanted.
     ///
-    /// [`Options::marks_examples`]: crate::store::context::Options::marks_examples
+    /// [`Options::marks_examples`]: crate::store::options::Options::marks_examples
     pub const EXAMPLE: u8 = 64;
 }

@@ -60,6 +60,12 @@ impl ProblemLog {
         }
     }
 
+    /// Notes that a side broke HTTP/2 with what it sent.
+    pub fn breach(&mut self, text: &'static str, connection: u32, side: u8, packet: u32, time_ns: i64) {
+        let layer = Layer::Http2 as u8;
+        self.note(text, ProblemRow { time_ns, connection, packet, layer, kind: 0, broken_by: side });
+    }
+
     /// Takes the problems of another thread in.
     pub fn absorb(&mut self, other: &Self) {
         let rows: Vec<(ProblemRow, &'static str)> = self.texts().chain(other.texts()).collect();
