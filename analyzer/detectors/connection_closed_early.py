@@ -104,8 +104,7 @@ ABOUT = About(
 
 class Limits(_draining.Alike, frozen=True, eq=False):
     drop_ns: int = 20_000_000
-    """An end so soon after a GOAWAY, or after bytes that break HTTP/2, answers it (heuristic: a library takes a few
-    milliseconds)."""
+    """An end so soon after a GOAWAY, or after bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     timed_share: float = 0.10

@@ -170,6 +170,7 @@ def test_a_command_that_swaps_files_for_links_all_the_time(samples: str, home: P
         env={**os.environ, **AS_NOBODY},
     )
     assert done.returncode == 0, done.stderr
+    assert gone(str(roots / "file"))
 
 
 def test_a_command_that_swaps_the_folder(home: Path, roots: Path) -> None:
