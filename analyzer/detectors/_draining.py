@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from ..model.finding import Remedy
 from ..model.text import count
-from ..tables import Ints, Mask, Tables
+from ..tables import Counts, Ints, Mask, Tables
 from . import _software
 from ._failures import OK, LossLimits, failed
 from ._shared import milliseconds
@@ -30,6 +30,20 @@ def mark_refused(tables: Tables, rows: Ints) -> Mask:
     return refused
 
 
+_WITH_CLOSE_NS = 20_000_000
+"""Calls that end so soon before their server closes the connection end with it: libraries take a few milliseconds."""
+
+
+def mark_shut_down(tables: Tables, rpc: Counts, ends_ns: Ints) -> Mask:
+    """Mark RPCs that ended with their connection, which their server closed after it had said GOAWAY."""
+    c, g, on = tables.connections, tables.goaways, tables.rpcs.connection[rpc]
+    said = np.full(len(c.rpcs), np.iinfo(np.int64).max)
+    graceful = (g.direction == 1) & (g.code == 0)
+    np.minimum.at(said, g.connection[graceful], g.time_ns[graceful])
+    closed = (c.closed_by[on] == 1) & (c.closed_time_ns[on] >= 0)
+    return np.asarray(closed & (said[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS))
+
+
 def find_refused(tables: Tables) -> Ints:
     """Find the RPCs that servers refused by a GOAWAY and ended without an answer."""
     rows = failed(tables).rpc.astype(np.int64)
@@ -43,6 +57,8 @@ class Alike(LossLimits, frozen=True, eq=False):
     """Fewest connections with the same number of requests or the same age (heuristic: two may be alike by chance)."""
     drained_share: float = 0.8
     """Share of the drained connections that must have it (heuristic: a restart may end a few earlier)."""
+    round_requests: int = 50
+    """A multiple of it is a limit on requests, not on age (heuristic: people set 50, 100, 1000)."""
     age_spread: float = 0.25
     """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
 
@@ -51,8 +67,9 @@ class Drained(Struct, frozen=True, eq=False):
     """Connections that a server drained at the same number of requests, or at the same age."""
 
     requests: int
-    """0 when they have the same age instead."""
+    """0 when they have only the same age."""
     age_ns: int
+    """0 when they have only the same number of requests."""
     connections: int
     of: int
     software: str | None
@@ -60,16 +77,18 @@ class Drained(Struct, frozen=True, eq=False):
 
     def describe(self) -> str:
         """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
-        limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
+        limits = ["on requests per connection"] * (self.requests > 0) + ["on the age of connections"] * (
+            self.age_ns > 0
+        )
+        limit = f"a limit {' or '.join(limits)}"
         times = f"{self.connections:,} of {count(self.of, 'connection')}"
         return f"The server drained {times} with GOAWAY {self.when}: {limit}."
 
     @property
     def when(self) -> str:
         """Say when they were drained: `after exactly 50 requests each`."""
-        if self.requests:
-            return f"after exactly {self.requests:,} requests each"
-        return f"at an age of about {milliseconds(self.age_ns)}"
+        requests = [f"after exactly {self.requests:,} requests each"] * (self.requests > 0)
+        return " and ".join(requests + [f"at an age of about {milliseconds(self.age_ns)}"] * (self.age_ns > 0))
 
     def advise(self) -> str:
         """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""
@@ -78,7 +97,7 @@ class Drained(Struct, frozen=True, eq=False):
 
     def list_remedies(self) -> tuple[Remedy, ...]:
         """List the settings of that limit, those of the server's software first."""
-        remedies = REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+        remedies = (REMEDIES_REQUESTS if self.requests else ()) + (REMEDIES_AGE if self.age_ns else ())
         return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
 
 
@@ -93,9 +112,10 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
         best = int(np.argmax(counts))
         number = int(counts[best])
         if number >= max(limits.drained, limits.drained_share * len(connections)) and values[best] > 1:
-            return Drained(
-                int(values[best]), 0, number, len(connections), _software.recognise_server(tables, connections.tolist())
-            )
+            alike = connections[requests == values[best]]
+            age = _find_age(tables, final, alike, int(values[best]), limits)
+            software = _software.recognise_server(tables, connections.tolist())
+            return Drained(int(values[best]), age, number, len(connections), software)
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
     ages = goaways.time_ns[busy][first] - c.opened_time_ns[connections]
@@ -108,13 +128,29 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
 
 
+def _find_age(tables: Tables, goaways: Ints, connections: Ints, requests: int, limits: Alike) -> int:
+    """Give the age at which connections were drained if a limit on it gives them equally many requests, too; else 0.
+
+    A connection that lives longer by the time between its callers' requests has more of them. A round number of
+    requests is somebody's setting.
+    """
+    opened = tables.connections.opened_time_ns
+    last = {int(tables.goaways.connection[row]): int(tables.goaways.time_ns[row]) for row in goaways.tolist()}
+    ages = np.array([last[one] - int(opened[one]) for one in connections.tolist() if opened[one] >= 0], dtype=np.int64)
+    if not len(ages) or requests % limits.round_requests == 0:
+        return 0
+    age, callers = int(np.median(ages)), int(tables.connections.max_concurrent_rpcs[connections].max())
+    return age if int(ages.max() - ages.min()) <= age * callers / requests else 0
+
+
 def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
     """Count the requests of each connection up to its last GOAWAY: clients number streams 1, 3, 5 and so on."""
     last: dict[int, int] = {}
     for row in goaways.tolist():
         connection = int(tables.goaways.connection[row])
         if tables.connections.complete[connection]:
-            last[connection] = (int(tables.goaways.last_stream[row]) + 1) // 2
+            begun = (int(tables.goaways.last_stream[row]) + 1) // 2  # one less where the first stream is 3
+            last[connection] = min(begun, int(tables.connections.rpcs[connection])) or begun
     return np.array(list(last), dtype=np.int64), np.array(list(last.values()), dtype=np.int64)
 
 

@@ -85,6 +85,14 @@ def find_answer(tables: Tables, row: int) -> int | None:
     return int(later[0]) if len(later) else None
 
 
+def is_tried_again(tables: Tables, row: int) -> bool:
+    """Check whether a later connection to the same end began meanwhile."""
+    u, c = tables.unanswered, tables.connections
+    connection = int(u.connection[row])
+    same = (c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection])
+    return u.direction[row] == 0 and bool((same & (c.first_time_ns > u.first_time_ns[row])).any())
+
+
 def mark_answered(tables: Tables, rows: Ints) -> Mask:
     """Mark rows for which `find_answer` finds a connection."""
     u, c = tables.unanswered, tables.connections
@@ -116,8 +124,12 @@ def describe_answer(tables: Tables, row: int) -> str:
     u, setups = tables.unanswered, tables.setups
     peer = _shared.host(tables, int(u.connection[row]), 1 - int(u.direction[row]))
     answer = find_answer(tables, row)
-    if answer is None:
+    if answer is None and is_tried_again(tables, row):
         return f"{peer} is not heard on a new connection either, so the host or the whole path may be gone."
+    if answer is None:
+        return (
+            "No new connection was tried: the host, the path or a device that forgot this connection may be the cause."
+        )
     return (
         f"{peer} answered a new connection in packet {setups.syn_ack_packet[answer]}: it lives, so something between "
         "forgot this connection."
@@ -137,8 +149,21 @@ def count_waiting(tables: Tables, rows: Ints) -> Ints:
 
 
 def sum_lost(tables: Tables, connections: tuple[int, ...]) -> int:
-    """Sum up the RPC time on these connections in which nothing was answered."""
-    return total_ns(tables.connection_budgets[list(connections), PEER_UNREACHABLE])
+    """Sum up the RPC time on these connections in which nothing was answered, of each call up to its deadline."""
+    whole = total_ns(tables.connection_budgets[list(connections), PEER_UNREACHABLE])
+    return max(whole - sum_beyond_deadlines(tables, connections), 0)
+
+
+def sum_beyond_deadlines(tables: Tables, connections: tuple[int, ...]) -> int:
+    """Sum up what open RPCs count beyond their deadlines, behind which nobody waits for them."""
+    o = tables.open_rpcs
+    limited = (o.timeout_ns > 0) & (o.closed == 0) & np.isin(o.connection, connections)
+    return total_ns(np.maximum(o.end_time_ns - o.start_time_ns - o.timeout_ns, 0)[limited])
+
+
+def share_lost(tables: Tables, connections: tuple[int, ...], lost_ns: int) -> float:
+    """Give the part of all RPC time that was lost, as far as somebody waited."""
+    return lost_ns / max(_shared.rpc_time(tables) - sum_beyond_deadlines(tables, connections), 1)
 
 
 def format_instant(tables: Tables, time_ns: int) -> str:
@@ -157,7 +182,8 @@ def describe_end(tables: Tables, row: int) -> str:
         return f"{sender} closed with a FIN, and retransmitted {what} until {last}"
     pinged = f" after its PING of {format_instant(tables, int(u.ping_time_ns[row]))}" if u.ping_packet[row] else ""
     if closing is None:
-        return f"{sender} retransmitted until {last} and did not close"
+        waits = "" if u.direction[row] else ": it would wait behind these bytes, as a PING would"
+        return f"{sender} retransmitted until {last}, and no FIN is seen{waits}"
     c = tables.closings
     how = "RST" if c.reset[closing] else "FIN"
     return f"{sender} gave up at {format_instant(tables, int(c.time_ns[closing]))} with a {how}{pinged}"

@@ -11,11 +11,13 @@ durations suggest a timer that `grpc-timeout` does not show.
 How it is decided
 -----------------
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
-cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It is
-a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
-cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is a warning, too,
-when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by RST_STREAM, whose clients had neither
-reset them nor set a deadline: some libraries do so when a handler raises an exception.
+cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
+is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
+cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is no timer for
+certain where all had received equally many response messages, or where another call of the method had just been
+answered. It is a warning, too, when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by
+RST_STREAM, whose clients had neither reset them nor set a deadline: some libraries do so when a handler raises an
+exception.
 
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
 the client cancels the others. These count as cancelled, but not by a timer. Nor do numbered attempts whose other
@@ -72,6 +74,12 @@ class Limits(_timers.OneTimer, frozen=True, eq=False):
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
+    answered_ns: int = 20_000_000
+    """A client that sends a call twice gives up the other one so soon after an answer (heuristic: a few ms)."""
+    answered_share: float = 0.8
+    """Share of the RPCs for which that, or something else than a timer, must hold (heuristic: most of them)."""
+    by_chance: float = 0.5
+    """Answers must come so seldom that fewer ends follow one by chance (heuristic: one in two)."""
     warning_share: float = 0.10
     """A warning when one timer cancelled this share of the RPCs (heuristic: one call in ten)."""
 
@@ -97,6 +105,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
     others = rows.where(~(hedged | unclear))
     share, timer = len(rows) / everything, _timers.is_one_timer(tables, others.rpc, limits)
+    reason = _find_reason(tables, others, limits) if timer else ""
+    timer = timer and not reason
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
     # a grpc-timeout may be among the header fields that the capture does not show
@@ -110,11 +120,11 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     remarks = (
         _describe_hedges(int(hedged.sum())) if hedged.any() else "",
         _describe_unclear(int(unclear.sum())) if unclear.any() else "",
-        _describe_timer(median, hidden) if timer else "",
+        _describe_timer(median, hidden) if timer else reason,
         _HIDDEN if hidden else "",
         f"Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}" if own else "",
         _describe_unsent(others),
-        "" if timer or own or hedged.all() else "Whether the application meant it is not on the wire.",
+        "" if timer or own or reason or hedged.all() else "Whether the application meant it is not on the wire.",
     )
     own_advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
     advice = own_advice if own else _advise(timer, by, bool(hedged.all()))
@@ -144,6 +154,37 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
 def _describe_timer(median: str, hidden: bool) -> str:
     same = f"They all lasted about {median} and ended at different moments: a timer ended them"
     return f"{same}." if hidden else f"{same}, which is not in their grpc-timeout."
+
+
+def _find_reason(tables: Tables, rows: Failed, limits: Limits) -> str:
+    """Say what else than a timer may have made clients cancel calls after the same time; nothing where none is seen."""
+    by_client = rows.where((rows.row >= 0) & (rows.reset_by == 0))
+    least = max(limits.answered_share * len(rows), 1)
+    return _find_last_message(tables, by_client, least) or _find_other_answers(tables, by_client, least, limits)
+
+
+def _find_last_message(tables: Tables, rows: Failed, least: float) -> str:
+    messages, counts = np.unique(tables.failures.response_messages[rows.row], return_counts=True)
+    usual = int(np.argmax(counts)) if len(counts) else 0
+    if not len(counts) or not messages[usual] or counts[usual] < least:
+        return ""
+    received = count(int(messages[usual]), "response message")
+    return f"{counts[usual]:,} of them had received {received}: their client may want no more, or a timer ended them."
+
+
+def _find_other_answers(tables: Tables, rows: Failed, least: float, limits: Limits) -> str:
+    c, failures, capture = tables.connections, tables.failures, tables.capture
+    way = np.maximum(c.near_client_rtt_ns[tables.rpcs.connection[rows.rpc]], 0)
+    since = failures.since_answer_ns[rows.row]
+    answered = int(((since >= 0) & (since <= limits.answered_ns + way)).sum())
+    span = max(int(capture["last_time_ns"]) - int(capture["first_time_ns"]), 1)
+    on_each = (tables.rpc_count - len(failures.rpc)) / max(len(c.rpcs), 1)
+    if answered < least or on_each * limits.answered_ns / span > limits.by_chance:
+        return ""
+    return (
+        f"When {answered:,} of them were given up, another call of their method had just been answered: their client "
+        "may send calls twice and drop the slower one (hedging), or a timer ended them."
+    )
 
 
 _HIDDEN = "It may have been their deadline: names of header fields were sent before the capture."

@@ -104,7 +104,7 @@ ABOUT = About(
 
 class Limits(_draining.Alike, frozen=True, eq=False):
     drop_ns: int = 20_000_000
-    """An end so soon after a GOAWAY, or after bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
+    """An end so soon after a GOAWAY, or bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     timed_share: float = 0.10
@@ -135,7 +135,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     lost = _find_lost(tables)
     groups = group_rows(tables.rpcs.connection[lost])
     lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
-    errors = _find_first_goaways(tables, tables.goaways.code != 0)
+    errors = _find_first_goaways(tables, (tables.goaways.code != 0) & ~_mark_answers_to_closes(tables))
     graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
     breaches = _breaches.find_breaches(tables)
@@ -186,6 +186,16 @@ def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = Fal
         if wanted[row] and not (server_only and int(goaways.direction[begin]) == 0):
             found.setdefault(connection, row)
     return found
+
+
+def _mark_answers_to_closes(tables: Tables) -> Mask:
+    """Mark GOAWAYs that answer their peer's FIN or RST, as libraries send them with an error."""
+    g, closings, c = tables.goaways, tables.closings, tables.connections
+    near = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])
+    closed = np.full((2, len(c.rpcs)), np.iinfo(np.int64).max)
+    np.minimum.at(closed, (closings.direction, closings.connection), closings.time_ns)
+    way = np.maximum(near[g.direction, g.connection], 0)
+    return np.asarray(g.time_ns - way >= closed[1 - g.direction.astype(np.int64), g.connection])
 
 
 def _make_end(

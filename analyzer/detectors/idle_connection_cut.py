@@ -156,7 +156,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     connections = tuple(sorted({cut.connection for cut in cuts}))
     hit, first = sum(cut.rpcs for cut in cuts), cuts[0]
     lost = _unanswered.sum_lost(tables, connections) or None
-    share = None if lost is None else _shared.share_of_time(tables, lost)
+    share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
     affected = hit / max(tables.rpc_count, 1)
     silence = _shared.milliseconds(float(np.median([cut.silence_ns for cut in cuts])))
     many = count(len(cuts), "idle connection")
@@ -165,6 +165,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
     dark = silent[~_unanswered.mark_answered(tables, silent)]
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
+    stopped = _find_refusal(tables, first) is not None
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
@@ -187,17 +188,35 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
         },
         evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
         explanation=_explain(tables, cuts),
-        remedies=_list_remedies(tables, first),
+        remedies=(_WHY_STOPPED,) if stopped else _list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
         verdict=(
             f"{what} after a silence of {silence}, and {cost}: "
             + (
                 "let the server send GOAWAY before it closes."
                 if first.kind == "FIN"
+                else "the server refused the next connection, so look for why it had stopped."
+                if stopped
                 else "keepalive PINGs must come more often than that."
             )
         ),
     )
+
+
+_WHY_STOPPED = Remedy(
+    "application", "the server's log, and that of what restarts it", "why it had stopped: PINGs would not have helped"
+)
+
+
+def _find_refusal(tables: Tables, cut: _Cut) -> int | None:
+    """Find the next connection to the same server, if that refused it: the server had stopped."""
+    c, setups = tables.connections, tables.setups
+    same = (c.server_ip == c.server_ip[cut.connection]) & (c.server_port == c.server_port[cut.connection])
+    later = np.flatnonzero(same & (c.first_time_ns > c.closed_time_ns[cut.connection]))
+    if cut.kind != "RST" or not len(later):
+        return None
+    following = int(later[np.argmin(c.first_time_ns[later])])
+    return following if setups.reset_packet[following] > 0 and setups.syn_ack_packet[following] == 0 else None
 
 
 def _count(cuts: list[_Cut], kind: str) -> int:
@@ -214,6 +233,7 @@ def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Se
 def _explain(tables: Tables, cuts: list[_Cut]) -> str:
     first = cuts[0]
     peer = _shared.host(tables, first.connection, _find_peer(tables, first))
+    refused = _find_refusal(tables, first)
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )
@@ -226,6 +246,11 @@ def _explain(tables: Tables, cuts: list[_Cut]) -> str:
         parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
     elif first.kind == "RST":
         parts.append(_describe_reset(tables, first.row))
+        if refused is not None:
+            packet = int(tables.setups.reset_packet[refused])
+            parts.append(
+                f"{peer} refused a new connection in packet {packet}: nothing listened there, as in a restart."
+            )
     else:
         parts.append(
             f"{peer} closed without a GOAWAY. The request was on its way when the FIN was: the client could not know."

@@ -1,9 +1,10 @@
-"""A keepalive timeout is too short: a side closed its connection while the answer to its PING was on the way.
+"""A keepalive timeout ended connections: the answer to a PING was on the way, or the peer's process stood still.
 
 What it finds
 -------------
-Connections close while both ends are healthy, and their RPCs fail with UNAVAILABLE. A side waited for the
-acknowledgement of its keepalive PING for less time than the round trip, and gave the connection up.
+Connections close while host and path work, and their RPCs fail with UNAVAILABLE. A side waited for the
+acknowledgement of its keepalive PING for less time than the round trip, and gave the connection up. Or its peer did
+not acknowledge the PING, although its TCP acknowledged bytes: a process that is paused, or whose event loop is blocked.
 
 The report compares the time with the round trip.
 
@@ -12,6 +13,9 @@ How it is decided
 A side sends a PING, and a FIN or RST less than a round trip later, with RPCs open. So the acknowledgement could not
 have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two connections
 or more shows a timer, and not a process that ends.
+
+Where more time passed, by 250 ms or longer, and nothing of the connection was retransmitted after a timeout, the peer's
+TCP had acknowledged the PING, and its process did not respond: the HTTP/2 library acknowledges a PING at once.
 
 When it cannot tell
 -------------------
@@ -25,7 +29,8 @@ The log of that side has another reason for the close.
 What to do
 ----------
 Make the keepalive timeout longer than the longest round trip, with room for queues and retransmissions: implementations
-use 20 s by default.
+use 20 s by default. If the peer stood still, look for a pause in its garbage collector's log, for a CPU quota, and for
+handlers that block its event loop.
 
 References
 ----------
@@ -40,7 +45,7 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _failures, _shared, _unanswered
 
 ID = "keepalive-timeout"
@@ -52,23 +57,29 @@ ABOUT = About(
 class Limits(_failures.LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
+    late_ns: int = 250_000_000
+    """Time beyond the round trip until which a PING without TCP's ACK is sent again (Linux TCP_RTO_MIN, 200 ms)."""
     connections: int = 2
     """Connections with the same time that make it a timer (heuristic: a process seldom ends twice alike)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections that were closed too soon after a PING."""
-    rows = _find_hasty(tables)
-    if len(rows):
-        yield _make_finding(tables, rows, limits)
-
-
-def _find_hasty(tables: Tables) -> Ints:
-    """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
-    c, trips = tables.closings, tables.connections.min_rtt_ns
+    c = tables.closings
+    trips = tables.connections.min_rtt_ns[c.connection]
     waited = c.time_ns - c.ping_time_ns
-    hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0)
-    rows = np.flatnonzero(hasty & _unanswered.mark_first_closings(tables))
+    heard = (trips >= 0) & (tables.connections.retransmission_timeouts[c.connection] == 0)
+    hasty = _find_closings(tables, waited < trips)
+    late = _find_closings(tables, heard & (waited >= trips + limits.late_ns))
+    if len(hasty) or len(late):
+        yield _make_finding(tables, late if len(late) > len(hasty) else hasty, limits)
+
+
+def _find_closings(tables: Tables, wanted: Mask) -> Ints:
+    """Find such closings after an unanswered PING, with RPCs open; each connection's first."""
+    c = tables.closings
+    chosen = wanted & (c.ping_packet > 0) & (_count_rpcs(tables) > 0)
+    rows = np.flatnonzero(chosen & _unanswered.mark_first_closings(tables))
     if not len(rows):
         return rows  # np.isin imports numpy's masked arrays: 10 ms
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
@@ -102,9 +113,12 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     closed = count(len(rows), "connection")
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
+    peer = _shared.name_hosts(tables, c.connection[rows], 1 - c.direction[rows])
+    hasty, rpcs = bool((waited < trip).all()), count(lost, "RPC")
     return Finding(
         id=ID,
-        title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
+        title=f"{side} closed {closed} {wait} after a PING; "
+        + (f"the round trip is {round_trip}" if hasty else f"{peer} had not acknowledged it"),
         severity=_failures.severity_of_loss(lost, tables.rpc_count, limits),
         confidence=_shared.lower("high" if timer else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -117,15 +131,25 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
         explanation=(
-            f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {count(lost, 'RPC')}. The "
-            f"shortest round trip is {round_trip} (median), so the acknowledgement could not have arrived. The peer "
-            "did nothing wrong."
+            f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {rpcs}. The "
+            f"shortest round trip is {round_trip} (median), "
+            + (
+                "so the acknowledgement could not have arrived. The peer did nothing wrong."
+                if hasty
+                else f"and nothing was retransmitted: the TCP of {peer} acknowledged the PING. An HTTP/2 library "
+                "acknowledges it at once, unless the process is paused or its event loop is blocked."
+            )
         ),
-        remedies=_list_remedies(tables, first, side, round_trip),
+        remedies=_list_remedies(
+            tables, first, f"on {side}: " + (f"well above the round trip of {round_trip}" if hasty else _LONGER)
+        ),
         references=("gRFC A8", "RFC 9113 section 6.7"),
         verdict=(
             f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
-            f"so ended {count(lost, 'RPC')}: make the keepalive timeout longer."
+            f"so ended {rpcs}: make the keepalive timeout longer."
+            if hasty
+            else f"{side} closed {closed} with {rpcs} open: {peer} did not acknowledge a PING for {wait}, though its "
+            f"TCP did. Look for a pause, a CPU quota or a blocked event loop there."
         ),
     )
 
@@ -150,9 +174,11 @@ def _find_late_ack(tables: Tables, row: int) -> int | None:
     return int(rows[0]) if len(rows) else None
 
 
-def _list_remedies(tables: Tables, row: int, side: str, round_trip: str) -> tuple[Remedy, ...]:
+_LONGER = "longer than its peer stands still; a peer that is gone is noticed later"
+
+
+def _list_remedies(tables: Tables, row: int, note: str) -> tuple[Remedy, ...]:
     c = tables.closings
-    note = f"on {side}: well above the round trip of {round_trip}"
     settings = (
         Remedy("grpc-go", "keepalive.ClientParameters{Timeout: ...}", note),
         Remedy("grpc-java", "keepAliveTimeout(...)", note),

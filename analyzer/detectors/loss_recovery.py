@@ -149,13 +149,16 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _mark_explained(tables: Tables, rows: Ints) -> Mask:
-    """Mark connections whose peer is unreachable, or on which only what a router reported as too big was retransmitted.
+    """Mark connections whose peer is unreachable, or on which only what got no answer any more, or what a router
+    reported as too big, was retransmitted.
 
     Of a packet that was too big there are two pieces at most.
     """
     resent = tables.connections.retransmitted_packets[rows]
     smaller = resent <= 2 * _icmp.count_too_big(tables, rows)
-    return np.asarray(smaller | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
+    u, in_vain = tables.unanswered, np.zeros(len(tables.connections.rpcs), dtype=np.int64)
+    np.add.at(in_vain, u.connection, u.retransmissions)
+    return np.asarray(smaller | (resent <= in_vain[rows]) | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
 
 
 def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], limits: Limits) -> Finding:

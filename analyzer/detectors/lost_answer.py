@@ -46,7 +46,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import TOUCHES_GAP, Tables
-from . import _failures, _shared
+from . import _draining, _failures, _shared
 from ._failures import Failed
 
 ID = "lost-answer"
@@ -70,11 +70,16 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, rows, limits)
 
 
+_AT_SHUTDOWN = "its shutdown ended them after its GOAWAY, so give that more time (grace)."
+
+
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything, connections = tables.rpc_count, _failures.connections_of(tables, rows.rpc)
     share, begun = len(rows) / everything, int((rows.http_status != 0).sum())
     server = _shared.name_hosts(tables, connections, _SERVER)
     calls = f"{len(rows):,} of {count(everything, 'RPC')}"
+    ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    shut = bool(_draining.mark_shut_down(tables, rows.rpc, ends).all())
     return Finding(
         id=ID,
         title=f"{calls} were reset with NO_ERROR before their answer was complete",
@@ -104,7 +109,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         references=("RFC 9113 section 8.1", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
-            f"{server} reset {calls} with NO_ERROR before the answer was complete, so it is lost: find what resets "
-            "streams there or in a proxy in front of it."
+            f"{server} reset {calls} with NO_ERROR before the answer was complete, so it is lost: "
+            + (_AT_SHUTDOWN if shut else "find what resets streams there or in a proxy in front of it.")
         ),
     )

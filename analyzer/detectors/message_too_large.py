@@ -151,7 +151,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
             "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
-            f"The caller sees RESOURCE_EXHAUSTED.{'' if explicit else _ALIKE[direction]}"
+            f"{_SEES[direction]}{'' if explicit else _ALIKE[direction]}"
         ),
         remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
         references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
@@ -162,6 +162,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     )
 
 
+_SEES = ("The caller sees RESOURCE_EXHAUSTED.", "The caller sees RESOURCE_EXHAUSTED (in tonic OUT_OF_RANGE).")
 _ALIKE = (
     " A server that refuses long requests for another reason, such as a quota, would look the same: --show-messages "
     "shows the texts of the errors.",

@@ -97,7 +97,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     peers = _shared.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
     readable = tables.connections.rpcs[list(connections)].any()
     lost = _unanswered.sum_lost(tables, connections) if readable else None
-    share = None if lost is None else _shared.share_of_time(tables, lost)
+    share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
     waiting = int(_unanswered.count_waiting(tables, rows).sum())
     silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
     heard = _unanswered.format_instant(tables, int(u.heard_time_ns[first]))
@@ -111,7 +111,10 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
-    keepalive = "shorten the keepalive time" if kept_alive else "set keepalive"
+    keepalive = "shorten the keepalive time" if kept_alive else "check that keepalive is set"
+    if alone and error is None and _unanswered.find_answer(tables, first) is not None:
+        were = f"answered new connections, but not connection {u.connection[first]}"
+        then = "look for the device that forgot it"
     cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,

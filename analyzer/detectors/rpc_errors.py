@@ -58,8 +58,8 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
+from . import _breaches, _known_texts, _software
 from . import _failures as common
-from . import _known_texts, _software
 from ._failures import Failed
 from ._known_texts import Meaning
 from ._shared import FEW_EXAMPLES, host, quality_allows
@@ -130,7 +130,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         mostly = common.name_most("by END_STREAM without trailers", ended, len(rows))
     proxy = _software.recognise_proxy(tables, connections) if broken else None
     log = f"the log of {proxy}" if proxy else "the server's log"
-    advice = _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
+    breach, by_breach = _find_breach(tables, rows)
+    advice = by_breach or _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
@@ -145,7 +146,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "failed_by_method": common.listed(methods),
             "failed_rpc_time_ns": total_ns(rows.duration_ns),
         },
-        evidence=tuple(_show_examples(tables, rows, statuses)),
+        evidence=(
+            *((_breaches.show_breach(tables, breach),) if by_breach else ()),
+            *_show_examples(tables, rows, statuses),
+        ),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
@@ -153,6 +157,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(
+            *((_breaches.make_remedy(tables, breach),) if by_breach else ()),
             *((_known_texts.make_remedy(known[0]),) if known else ()),
             *((_AGAIN,) if refused else ()),
             *_list_remedies(first, retries, log, _say_why(rows, first)),
@@ -166,6 +171,27 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))}). {advice}"
         ),
     )
+
+
+_DROP_NS = 20_000_000
+"""A server answers so soon to bytes that break HTTP/2: as in `connection-closed-early`."""
+
+
+def _find_breach(tables: Tables, rows: Failed) -> tuple[int, str]:
+    """Find the client's bytes that break HTTP/2 behind which most of the RPCs ended, and say so; -1 and "" for none."""
+    breaches = _breaches.find_breaches(tables)
+    if not breaches:
+        return -1, ""
+    c, on = tables.connections, tables.rpcs.connection[rows.rpc].tolist()
+    ends = (tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns).tolist()
+    found = [
+        (_breaches.find_answered(tables, breaches.get(one, ()), 1, end, max(int(near), 0) + _DROP_NS), end)
+        for one, end, near in zip(on, ends, c.near_server_rtt_ns[on], strict=True)
+    ]
+    behind = [(breach, end) for breach, end in found if breach >= 0]
+    if 2 * len(behind) <= len(rows):
+        return -1, ""
+    return behind[0][0], _breaches.advise_after_breach(tables, *behind[0])
 
 
 def _count_texts(tables: Tables, rows: Failed) -> dict[str, int]:

@@ -51,8 +51,8 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NOT_SEEN, Ints, Mask, Tables
+from . import _draining, _software, _timers
 from . import _failures as common
-from . import _software, _timers
 from ._failures import Failed
 from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows
 
@@ -131,8 +131,9 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
+    with_it = ((closed >= 0) & (closed <= end)) | _draining.mark_shut_down(tables, rows.rpc, end)
     unknown = rows.status == NOT_SEEN  # header fields that the capture lacks may have had an OK
-    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~unknown & ~((closed >= 0) & (closed <= end)))
+    return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~unknown & ~with_it)
 
 
 TIMEOUTS = (408, 504)

@@ -10,13 +10,15 @@ and whether it is regular.
 How it is decided
 -----------------
 A side was silent although its peer waited for it. All that it had sent was acknowledged, the TCP receive window was
-open, and nothing was retransmitted: TCP did not hold it. Two things prove that it is not one
-slow handler:
+open, and nothing was retransmitted but what had arrived (RFC 2883): TCP did not hold it. Two things prove that it is
+not one slow handler:
 
 - *A PING.* The HTTP/2 library acknowledges it at once, unless the process is paused or its event loop is blocked. The
-  acknowledgement came 20 ms late or later.
+  acknowledgement came 20 ms late or later. A side that goes on without it does not acknowledge PINGs.
 - *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
-  the server's mean time per RPC on that connection. None of them was answered before the others.
+  the server's mean time per RPC on that connection. None of them was answered before the others, and then all were at
+  once, however long before each had begun: the answers came within two thirds of the time by which the RPCs'
+  durations differ. Handlers that take long answer each call the same time after its request.
 
 The network is no cause: the capture was taken at that host, or the host's TCP acknowledged all bytes, and the silence
 lasted on for as long again. So its kernel and the path worked.
@@ -27,11 +29,12 @@ counted.
 
 When it cannot tell
 -------------------
-A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
-late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a PING
-was late: then the report does not call the host unresponsive. With a record of the threads (`capture --processes
-on`) it says for what they waited, and whether the process was busy instead. If the kernel was paused as well, the host
-cannot be told from the path.
+A client's pause without a PING looks like an idle client. Where all RPCs that waited began at the same moment, calls
+that need long look like a pause, and nothing is reported without a PING. C-core reads its socket only while a call is
+open, so its late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a
+pause unless a PING was late: then the report does not call the host unresponsive. With a record of the threads
+(`capture --processes on`) it says for what they waited, and whether the process was busy instead. If the kernel was
+paused as well, the host cannot be told from the path.
 
 What would refute it
 --------------------
@@ -69,7 +72,7 @@ from . import _figures, _shared, _software, _threads
 _PINGS_WAIT = "the process is paused or its event loop is blocked"
 ID = "synchronised-stall"
 ABOUT = About(
-    example="recorded/wild/gc-server.pcap.zst",
+    example="recorded/wild/tonic-stopped.pcap.zst",
     figure=_figures.blocked_time("server"),
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=1,
@@ -91,6 +94,10 @@ class Limits(Struct, frozen=True, eq=False):
     """The same in mean times of the server per RPC (heuristic: as for the tail of `server-latency`)."""
     pings: int = 2
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
+    at_once: float = 0.67
+    """The answers came within this share of the difference of the RPCs' durations (heuristic: handlers reach 1)."""
+    apart_ns: int = 1_000_000
+    """This difference, per silence, tells a pause from calls that began together (heuristic: above jitter)."""
     rpcs: int = 5
     """RPCs of a host that waited together (heuristic: so many late handlers by chance are unlikely)."""
     near_ns: int = 200_000
@@ -224,7 +231,8 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
     """Collect the stalls of one host; None when they are too few."""
     waiting = proved.waiting[rows] * proved.by_rpcs[rows]
     pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
-    if pings < limits.pings and int(waiting.sum()) < limits.rpcs:
+    together = int(waiting.sum()) >= limits.rpcs and _are_answered_at_once(tables, rows[proved.by_rpcs[rows]], limits)
+    if pings < limits.pings and not together:
         return None
     return _Stalls(
         rows,
@@ -235,6 +243,14 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
         int(waiting.sum()),
         total_ns(proved.length_ns[rows] * waiting),
     )
+
+
+def _are_answered_at_once(tables: Tables, rows: Ints, limits: Limits) -> bool:
+    """Tell a pause from calls that all take long: those are answered as far apart as they began."""
+    stalls = tables.stalls
+    known = rows[stalls.answers_ns[rows] >= 0]
+    answers, durations = total_ns(stalls.answers_ns[known]), total_ns(stalls.durations_ns[known])
+    return 0 < len(known) * limits.apart_ns <= durations and answers <= limits.at_once * durations
 
 
 def _find_moments(tables: Tables, rows: Ints) -> Ints:
@@ -368,7 +384,7 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
         parts.append("A lock, a pool or a service that all calls need would look the same.")
     acked = int((table.acked_time_ns[rows] >= 0).sum())
     if acked:
-        parts.append(f"Its TCP acknowledged all bytes in {acked:,} silences, so its kernel and the path worked.")
+        parts.append(f"Its TCP acknowledged all bytes in {count(acked, 'silence')}, so its kernel and the path worked.")
     if stalls.direction == 0:
         parts.append("What it costs calls before their first packet is not in the RPCs' durations.")
     return " ".join(parts)

@@ -1,6 +1,7 @@
 """Describe what a proxy did with its calls: how long it held them, and what it buffered, retried or lost."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from msgspec.structs import replace
@@ -136,14 +137,13 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
     whole, _, up, down = times
     if not whole or not up or not down:
         return ""
-    text = (
-        f"Of {duration(whole.p50)} (median) the proxy {proxy} held {duration(up.p50)} before it passed the request on"
-    )
-    text += f" (packets {evidence[0].packet} to {evidence[1].packet})"
+    places = [f" (packets {one.packet} to {other.packet})" for one, other in pairwise(evidence)]
+    parts = []
+    if up.p50 > 0 or not down.p50:  # a proxy that passes headers on at once may do so before the request is whole
+        parts.append(f"{duration(up.p50)} before it passed the request on{places[0]}")
     if down.p50 >= up.p50:
-        text += f", and {duration(down.p50)} of the response"
-        text += f" (packets {evidence[2].packet} to {evidence[3].packet})" if len(evidence) > 3 else ""
-    return f"{text}."
+        parts.append(f"{duration(down.p50)} of the response{places[2] if len(places) > 2 else ''}")
+    return f"Of {duration(whole.p50)} (median) the proxy {proxy} held {', and '.join(parts)}."
 
 
 def _say_mean(proxy: str, held_ns: int, calls: int) -> str:

@@ -94,6 +94,11 @@ class Failures(Struct, frozen=True, eq=False):
     cut_response_bytes: Annotated[Counts, "length by its prefix of a response message that was not whole, 0 for none"]
     cut_response_packet: Annotated[Counts, "packet of that response message's first byte, 0 for none"]
     cut_response_time_ns: Annotated[Ints, "time of that packet, -1 for none"]
+    response_messages: Annotated[Counts, "whole messages of its response"]
+    since_answer_ns: Annotated[
+        Ints,
+        "from the last answer to another RPC of its method on its connection to its end, -1 where none came meanwhile",
+    ]
 
 
 class Repeats(Struct, frozen=True, eq=False):

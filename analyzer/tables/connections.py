@@ -290,8 +290,8 @@ class Idles(Struct, frozen=True, eq=False):
 class Stalls(Struct, frozen=True, eq=False):
     """One row per silence for which the peer waited: several RPCs for 50 ms or longer, or a PING for 20 ms or longer.
 
-    A silence in which packets were retransmitted has no row. A connection has at most 256 rows,
-    and all of them 100,000.
+    A silence in which packets were retransmitted has no row, unless they arrived twice. A connection has at most 256
+    rows, and all of them 100,000.
     """
 
     connection: Annotated[Counts, "row of its connection"]
@@ -305,6 +305,8 @@ class Stalls(Struct, frozen=True, eq=False):
     ping_packet: Annotated[Counts, "packet of the PING that it did not acknowledge for 20 ms or longer, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
     acked_time_ns: Annotated[Ints, "when its TCP had acknowledged all bytes of its peer, -1 when not before it resumed"]
+    answers_ns: Annotated[Ints, "from the first to the last answer of the RPCs that waited, -1 where there was none"]
+    durations_ns: Annotated[Ints, "by how much the longest of these RPCs took longer than the shortest, -1 for none"]
 
 
 class Unanswered(Struct, frozen=True, eq=False):

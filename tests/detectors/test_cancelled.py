@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from judging import changed, must, played, tables_of_scene
@@ -45,6 +46,30 @@ def test_a_timer_of_the_server() -> None:
     assert found.metrics["duration_p50_ns"] == pytest.approx(302 * MS, rel=0.01)
     assert "find that timer in the server or a proxy" in found.verdict
     assert "client" not in found.remedies[0].knob
+
+
+def timed(tables: Tables, messages: list[int], since_ms: list[int]) -> str:
+    """The severity of six calls that lasted equally long, with so many messages and time since another answer."""
+    return must(
+        cancelled, changed(tables, "failures", response_messages=messages, since_answer_ns=np.array(since_ms) * MS)
+    ).severity
+
+
+def test_what_else_than_a_timer_may_end_calls() -> None:
+    tables = decode([synthetic("failures-cancel").file])
+    never = [-1] * 6
+    assert timed(tables, [0] * 6, never) == "warning"
+    assert timed(tables, [3] * 5 + [4], never) == "info"  # a client that wants no more
+    assert timed(tables, [3] * 4 + [4] * 2, never) == "warning"
+    assert timed(tables, [0] * 6, [20] * 5 + [-1]) == "info"  # a second call that was answered first
+    assert timed(tables, [0] * 6, [20] * 4 + [-1] * 2) == "warning"
+    assert timed(tables, [0] * 6, [24] * 6) == "warning"  # the way to the client takes no 4 ms
+    first = tables.capture["first_time_ns"]
+    short = {**tables.capture, "last_time_ns": first + 30 * MS}  # with one answer
+    busy = msgspec.structs.replace(tables, capture=short)
+    assert timed(busy, [0] * 6, [20] * 6) == "warning"  # by chance, with so many answers
+    by_server = changed(tables, "failures", reset_by=[1] * 6)
+    assert timed(by_server, [3] * 6, never) == "warning"
 
 
 def test_cancelled_rpcs_are_not_called_failed(tmp_path: Path) -> None:

@@ -68,6 +68,44 @@ def test_an_age_has_the_settings_of_the_server() -> None:
     assert envoy.list_remedies()[0].knob in envoy.advise()
 
 
+def drained(requests: int, ages_ms: list[int], callers: int = 1) -> _draining.Drained | None:
+    """What connections have in common that were drained after equally many requests, at these ages."""
+    tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
+    last = tables.goaways.last_stream != _draining.ALL_STREAMS
+    streams = np.where(last & (tables.goaways.direction == 1), 2 * requests - 1, tables.goaways.last_stream)
+    times = tables.goaways.time_ns.copy()
+    for connection, age in enumerate(ages_ms):
+        mine = last & (tables.goaways.direction == 1) & (tables.goaways.connection == connection)
+        times[mine] = tables.connections.opened_time_ns[connection] + age * MS
+    tables = changed(tables, "goaways", last_stream=streams, time_ns=times)
+    whole = changed(tables, "connections", rpcs=[requests] * 3, max_concurrent_rpcs=[callers] * 3)
+    return _draining.find_drained(whole, _draining.Alike())
+
+
+@pytest.mark.parametrize(
+    ("requests", "ages_ms", "callers", "words"),
+    [
+        (12, [2_000, 2_000, 2_100], 1, "after exactly 12 requests each and at an age of about 2,000 ms"),
+        (12, [2_000, 2_000, 2_200], 1, "after exactly 12 requests each"),  # in 200 ms there is one more
+        (12, [2_000, 2_000, 2_200], 2, "after exactly 12 requests each and at an age of about 2,000 ms"),
+        (50, [2_000, 2_000, 2_000], 1, "after exactly 50 requests each"),
+    ],
+)
+def test_equal_ages_leave_open_which_limit_it_is(requests: int, ages_ms: list[int], callers: int, words: str) -> None:
+    found = drained(requests, ages_ms, callers)
+    assert found is not None and found.when == words
+    assert ("or on the age" in found.describe()) == ("age" in words)
+
+
+def test_a_goaway_that_answers_a_close_is_no_cause() -> None:
+    """OkHttp answers the server's FIN with GOAWAY INTERNAL_ERROR."""
+    finding = must(connection_closed_early, decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")]))
+    assert finding.verdict.startswith("server 10.9.0.2 sent GOAWAY NO_ERROR on connection 0; server 10.9.0.2 closed it")
+    tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
+    before = changed(tables, "closings", time_ns=tables.closings.time_ns + 10_000 * MS)
+    assert "GOAWAY INTERNAL_ERROR" in must(connection_closed_early, before).verdict
+
+
 def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
     """Some calls that end well, then some that wait when the connection is closed."""
     conv = opened()

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import idle_connection_cut as detector
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scenes_dead import reset_watch
@@ -44,9 +45,20 @@ def test_a_forgotten_connection_is_named() -> None:
     assert (finding.severity, finding.confidence) == ("critical", "medium")  # the host may be gone as well
     assert finding.metrics["silence_ns"] == pytest.approx(14.0 * S, rel=0.01)
     assert analysis.verdict.finding == detector.ID
-    assert analysis.budget["peer_unreachable"] == finding.lost_ns
+    assert finding.lost_ns == pytest.approx(3.0 * S, rel=0.001)  # the deadline of the call
     for text in (finding.title, finding.verdict):
         assert text.startswith("1 idle connection was cut, or server 10.77.28.2 was gone, after a silence of 14.0 s")
+
+
+def test_a_server_that_had_stopped_was_not_cut_off() -> None:
+    """It was killed without a FIN on the way, and refused the next connection."""
+    tables = decode([recorded("wild/tonic-rebooted.pcap.zst")])
+    finding = must(detector, tables)
+    assert finding.verdict.endswith("the server refused the next connection, so look for why it had stopped.")
+    assert "refused a new connection in packet 119: nothing listened there" in finding.explanation
+    assert len(finding.remedies) == 1
+    answered = changed(tables, "setups", syn_ack_packet=tables.setups.syn_ack_packet + 1)
+    assert must(detector, answered).verdict.endswith("keepalive PINGs must come more often than that.")
 
 
 def test_a_keepalive_that_notices_makes_it_harmless() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from detecting import the_finding
 from judging import changed, must, repeated, tables_of_scene, told
 from support import recorded
 
@@ -10,7 +11,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import keepalive_timeout as detector
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short"]
+FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short", "wild/tonic-paused-keepalive"]
 QUIET_ON = [
     "wild/half-open-keepalive",
     "wild/idle-drop-keepalive-ok",
@@ -31,6 +32,24 @@ def test_a_timeout_below_the_round_trip_is_named() -> None:
     # what the server says of them comes after the client's FIN
     assert not any(f.id == "rpc-errors" for f in analysis.findings)
     assert finding.remedies[0].implementation == "grpclib"
+
+
+def test_a_peer_whose_tcp_alone_responds_is_named() -> None:
+    """Its process was stopped for 2.5 s; 6 calls of two connections failed."""
+    finding = the_finding(detector, [recorded("wild/tonic-paused-keepalive.pcap.zst")])
+    assert (finding.severity, finding.confidence, finding.metrics["affected_rpcs"]) == ("warning", "high", 6)
+    assert finding.metrics["median_wait_ns"] == pytest.approx(600 * MS, rel=0.05)
+    assert finding.title.endswith("server 10.9.0.2 had not acknowledged it")
+    assert "stands still" in finding.remedies[0].note
+
+
+@pytest.mark.parametrize(("beyond_ns", "timeouts", "fires"), [(0, 0, True), (-1, 0, False), (0, 1, False)])
+def test_a_ping_must_be_so_late_that_tcp_has_acknowledged_it(beyond_ns: int, timeouts: int, *, fires: bool) -> None:
+    tables = tables_of_scene("keepalive-timeout-fires")
+    trip = int(tables.connections.min_rtt_ns[0])
+    at = tables.closings.ping_time_ns + trip + detector.Limits().late_ns + beyond_ns
+    late = changed(changed(tables, "closings", time_ns=at), "connections", retransmission_timeouts=[timeouts])
+    assert (told(detector, late) is not None) == fires
 
 
 def test_one_connection_alone_is_weak() -> None:

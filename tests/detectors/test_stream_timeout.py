@@ -33,6 +33,8 @@ QUIET_ON = [
     "wild/apache-backend-down",
     "wild/otlp-unavail",
     "wild/nghttpx-backendkill",
+    "wild/grpc-js-age-grace",
+    "wild/grpc-js-grace",
 ]
 
 

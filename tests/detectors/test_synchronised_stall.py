@@ -86,6 +86,9 @@ def test_synthetic_captures() -> None:
         ({"factor": 11.0}, True),  # the mean is 2 ms and the part of three silences of 300 ms in forty rounds: 25 ms
         ({"factor": 14.0}, False),
         ({"unary_messages": 1.9}, False),
+        ({"at_once": 0.01}, True),  # the answers follow each other at once
+        ({"apart_ns": 1_990_000}, True),
+        ({"apart_ns": 2 * MS}, False),
     ],
 )
 def test_each_limit_for_rpcs(limits: dict[str, Any], fires: bool) -> None:
@@ -114,6 +117,17 @@ def test_a_ping_is_late_after_20_ms(tmp_path: Path, stall_ms: int, fires: bool) 
 def test_rpcs_wait_for_50_ms(tmp_path: Path, stall_ms: int, fires: bool) -> None:
     tables = played(pausing_server(stall_ms * MS), tmp_path)
     assert (told(detector, tables) is not None) is fires
+
+
+@pytest.mark.parametrize(
+    ("requests_ms", "answers_ms", "fires"), [(6, 0, True), (6, 3, True), (6, 6, False), (0, 0, False)]
+)
+def test_calls_that_need_long_are_answered_as_far_apart_as_they_began(
+    tmp_path: Path, requests_ms: int, answers_ms: int, fires: bool
+) -> None:
+    """Of calls that began at one moment nothing can be told."""
+    conversation = pausing_server(300 * MS, requests_ns=requests_ms * MS, answers_ns=answers_ms * MS)
+    assert (told(detector, played(conversation, tmp_path), at_once=1.0) is not None) is fires
 
 
 def test_without_a_sign_of_the_hosts_tcp_the_path_may_be_the_cause() -> None:

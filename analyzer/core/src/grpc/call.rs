@@ -113,6 +113,8 @@ pub struct Call {
     pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
     pub turn_since: i64,
+    /// From the last answer to another RPC of its method, which came meanwhile, to its failure; negative for none.
+    pub since_answer_ns: i64,
 }
 
 impl Call {
@@ -133,6 +135,7 @@ impl Call {
             answered_by: NONE,
             grpc_message: NONE,
             turn_since: -1,
+            since_answer_ns: -1,
             timeout_ns: -1,
             ..Self::default()
         };

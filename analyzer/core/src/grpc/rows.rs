@@ -228,6 +228,8 @@ impl Act<'_> {
             cut_response_bytes: response.map_or(0, |(length, _)| length),
             cut_response_packet,
             cut_response_time_ns,
+            response_messages: call.directions[server].reader.messages,
+            since_answer_ns: call.since_answer_ns,
         });
         cx.failure_budgets.push(call.budget);
     }

@@ -168,6 +168,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         grpc.budget.add_all(&call.budget);
         grpc.loss.add(&call.loss);
+        if ending.status == status::OK {
+            grpc.last_answer = (at.ready_time, call.method);
+        } else if grpc.last_answer.1 == call.method && grpc.last_answer.0 >= call.first.time {
+            call.since_answer_ns = at.ready_time.saturating_sub(grpc.last_answer.0);
+        }
         if ending.status != status::OK || grpc.repeats.is_some() {
             act.note_repeat(call, ending, &mut grpc.repeats, self.cx);
         }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::http2::connection::streams::NONE;
 use crate::http2::connection::{reading, state};
 use crate::store::budget::{Budget, LossTime};
 
@@ -50,6 +51,8 @@ pub struct Grpc {
     pub budget: Budget,
     /// Of them, what losses cost.
     pub loss: LossTime,
+    /// When an RPC was last answered with OK, and its method.
+    pub last_answer: (i64, u32),
     /// Silences noted.
     pub stalls: u32,
     /// Whose turn it is.
@@ -78,6 +81,7 @@ impl Default for Grpc {
             tails: Tails::default(),
             budget: Budget::default(),
             loss: LossTime::default(),
+            last_answer: (-1, NONE),
             stalls: 0,
             turns: Turns::default(),
             answered_early: false,

@@ -5,6 +5,7 @@ use crate::at::At;
 use crate::limits;
 use crate::store::context::Context;
 use crate::store::tables::StallRow;
+use crate::tcp::half::Half;
 
 use super::layers::Layers;
 
@@ -27,7 +28,9 @@ pub fn was_silent(last_data_time: i64, at: At) -> bool {
 pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     let (half, peer) = (&layers.tcp.halves[side], &layers.tcp.halves[1 - side]);
     let http2 = &mut layers.http2;
-    let turns = &http2.application.turns;
+    let pinged = http2.sides[side].pinged;
+    let turns = &mut http2.application.turns;
+    let pinged = pinged.filter(|ping| !turns.is_ignored(ping.ready_packet));
     let waiting = if side == http2.client { 0 } else { turns.waiting() };
     let Some(free) = half.acks.first_of_all(half.highest) else { return };
     let silent_since = |since: i64| since.max(free.time).max(half.last_data_time);
@@ -35,9 +38,9 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     let silence = |since: i64| at.time.saturating_sub(since).saturating_sub(near);
     let waited = (waiting >= SEVERAL).then(|| silent_since(turns.waiting_since()));
     let rpcs = waited.filter(|since| silence(*since) >= LATE_RPCS);
-    let ping = http2.sides[side].pinged.filter(|ping| silence(silent_since(ping.ready_time)) >= LATE_PING);
+    let ping = pinged.filter(|ping| silence(silent_since(ping.ready_time)) >= LATE_PING);
     let Some(start) = rpcs.into_iter().chain(ping.map(|ping| silent_since(ping.ready_time))).min() else { return };
-    let troubled = half.last_retransmission.max(peer.last_retransmission) >= start;
+    let troubled = half.last_retransmission >= start || lost_since(peer, start);
     let full =
         http2.application.stalls >= limits::CONNECTION_STALLS || cx.stalls.len() >= limits::STALLS + limits::ROWS_AHEAD;
     if half.last_data_packet == 0 || troubled || peer.window == Some(0) || full {
@@ -45,9 +48,8 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     }
     http2.application.stalls += 1;
     let all_acked = peer.acks.first_of_all(peer.highest).filter(|ack| ack.packet != at.packet && ack.time >= start);
-    cx.stalls.push(StallRow {
+    let row = StallRow {
         connection: layers.tcp.row,
-        direction: http2.direction(side),
         start_time_ns: start,
         duration_ns: at.time.saturating_sub(start),
         stopped_at_packet: half.last_data_packet,
@@ -57,5 +59,16 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
         ping_packet: ping.map_or(0, |ping| ping.ready_packet),
         ping_time_ns: ping.map_or(-1, |ping| ping.ready_time),
         acked_time_ns: all_acked.map_or(-1, |ack| ack.time),
-    });
+        answers_ns: -1,
+        durations_ns: -1,
+        ..StallRow::default()
+    };
+    http2.application.turns.stalled(side, row, http2.client, &mut cx.stalls);
+}
+
+/// Whether a side retransmitted since `start` what its peer does not say that it had (RFC 2883). Most silences have a tail loss
+/// probe (RFC 8985 section 7), because ACKs are put off.
+fn lost_since(half: &Half, start: i64) -> bool {
+    let unknown = half.sent_again.len() >= limits::RETRANSMISSIONS_KEPT;
+    half.last_retransmission >= start && (unknown || half.sent_again.iter().any(|&(_, _, time)| time >= start))
 }

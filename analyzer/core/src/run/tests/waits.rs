@@ -261,17 +261,33 @@ fn an_answer_behind_blocked_bytes_waited_too() {
 }
 
 /// The server answers two requests `answered` after the client's PING, which it acknowledges then; its TCP acknowledges all
-/// bytes at 30 ms, with `resent` the client retransmits meanwhile.
-fn stalled(answered: i64, resent: bool) -> Seen {
+/// bytes at 30 ms, with `resent` the client retransmits at that time.
+fn stalled(answered: i64, resent: Option<i64>) -> Seen {
+    stalled_saying(answered, resent, false)
+}
+
+/// The client's probe at 29 ms is acknowledged, and the server says or not that it had the bytes (RFC 2883).
+fn probed(needless: bool) -> Seen {
+    stalled_saying(100 * MS, Some(29 * MS), needless)
+}
+
+fn stalled_saying(answered: i64, resent: Option<i64>, needless: bool) -> Seen {
     let requests = [preface(), request(1, "/a/B", 10), request(3, "/a/B", 10), frame(6, 0, 0, &[7; 8])].concat();
     let end = u32::try_from(requests.len()).unwrap();
     let mut capture = beside_the_client();
     capture.at(15 * MS, reply(ACK, from_server(0), from_client(0), &frame(4, 0, 0, &[])));
     capture.at(16 * MS, segment(ACK, from_client(0), from_server(9), &[]));
     capture.at(20 * MS, segment(ACK, from_client(0), from_server(9), &requests));
-    capture.at(30 * MS, reply(ACK, from_server(9), from_client(end), &[]));
-    if resent {
-        capture.at(40 * MS, segment(ACK, from_client(0), from_server(9), &requests));
+    let mut acknowledges = reply(ACK, from_server(9), from_client(end), &[]);
+    if needless {
+        acknowledges.sack.push(from_client(0), from_client(end));
+    }
+    let again = |time: i64| (time, segment(ACK, from_client(0), from_server(9), &requests));
+    let mut then = vec![(30 * MS, acknowledges)];
+    then.extend(resent.map(again));
+    then.sort_by_key(|(time, _)| *time);
+    for (time, packet) in then {
+        capture.at(time, packet);
     }
     let answers = [frame(6, 1, 0, &[7; 8]), response(1, 20), response(3, 20)].concat();
     capture.at(20 * MS + answered, reply(ACK, from_server(9), from_client(end), &answers));
@@ -280,11 +296,13 @@ fn stalled(answered: i64, resent: bool) -> Seen {
 
 #[test]
 fn a_silence_for_which_the_peer_waits_is_a_stall() {
-    let stalls = stalled(100 * MS, false).cx.stalls;
+    let stalls = stalled(100 * MS, None).cx.stalls;
     assert_eq!((stalls.len(), stalls.direction[0], stalls.waiting[0]), (1, 1, 2));
     assert_eq!((stalls.start_time_ns[0], stalls.duration_ns[0], stalls.acked_time_ns[0]), (20 * MS, 100 * MS, 30 * MS));
     assert_eq!((stalls.stopped_at_packet[0], stalls.ping_packet[0], stalls.resumed_at_packet[0]), (5, 7, 9));
-    assert_eq!(stalled(24 * MS, false).cx.stalls.waiting[0], 2, "the PING is late, after 20 ms and the way of 3 ms");
-    assert_eq!(stalled(22 * MS, false).cx.stalls.len(), 0);
-    assert_eq!(stalled(100 * MS, true).cx.stalls.len(), 0, "the network may be the cause");
+    assert_eq!(stalled(24 * MS, None).cx.stalls.waiting[0], 2, "the PING is late, after 20 ms and the way of 3 ms");
+    assert_eq!(stalled(22 * MS, None).cx.stalls.len(), 0);
+    assert_eq!(stalled(100 * MS, Some(40 * MS)).cx.stalls.len(), 0, "the network may be the cause");
+    assert_eq!(probed(false).cx.stalls.len(), 0, "the network may be the cause");
+    assert_eq!(probed(true).cx.stalls.len(), 1, "the server had the bytes already");
 }
