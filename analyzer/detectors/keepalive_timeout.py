@@ -11,16 +11,16 @@ The report compares the time with the round trip.
 How it is decided
 -----------------
 A side sends a PING, and a FIN or RST less than a round trip later, with RPCs open. So the acknowledgement could not
-have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two connections
-or more shows a timer, and not a process that ends.
+have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two
+connections or more shows a timer, and not a process that ends.
 
-Where more time passed, by 250 ms or longer, and nothing of the connection was retransmitted after a timeout, the peer's
-TCP had acknowledged the PING, and its process did not respond: the HTTP/2 library acknowledges a PING at once.
+Where more time passed, by 250 ms or longer, and nothing of the connection was retransmitted after a timeout, the
+peer's TCP had acknowledged the PING, and its process did not respond: the HTTP/2 library acknowledges a PING at once.
 
 When it cannot tell
 -------------------
-When the round trip is unknown. One connection alone may have been closed for another reason: the confidence is low
-then. A peer that does not answer at all is `peer-unreachable`.
+When the round trip is unknown, or when the capture lacks bytes of the connection. One connection alone may have been
+closed for another reason: the confidence is low then. A peer that does not answer at all is `peer-unreachable`.
 
 What would refute it
 --------------------
@@ -65,10 +65,12 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections that were closed too soon after a PING."""
-    c = tables.closings
-    trips = tables.connections.min_rtt_ns[c.connection]
+    c, connections = tables.closings, tables.connections
+    trips = connections.min_rtt_ns[c.connection]
     waited = c.time_ns - c.ping_time_ns
-    heard = (trips >= 0) & (tables.connections.retransmission_timeouts[c.connection] == 0)
+    # the acknowledgement may be among bytes that the capture lacks
+    unread = connections.missing_bytes + connections.undecoded_bytes + connections.undelivered_bytes
+    heard = (trips >= 0) & ((connections.retransmission_timeouts == 0) & (unread == 0))[c.connection]
     hasty = _find_closings(tables, waited < trips)
     late = _find_closings(tables, heard & (waited >= trips + limits.late_ns))
     if len(hasty) or len(late):

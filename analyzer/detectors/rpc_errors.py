@@ -15,6 +15,8 @@ How it is decided
 -----------------
 By the status on the wire. The severity follows the share of all RPCs that failed; one or two errors alone are
 `info`. A status is a fact; only the application knows whether it is a fault. `NOT_FOUND` may be an ordinary result.
+Where most ended right after bytes of their client that break HTTP/2, the finding says so: some servers answer these in
+trailers and without a GOAWAY, as C-core does.
 
 When it cannot tell
 -------------------

@@ -294,6 +294,8 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
     grave = severity(share, limits.warning_share, limits.critical_share)
     unread = any(slow.rpc < 0 for slow in found)
+    closed = _find_closed(tables, worst) if kind == "refused" else -1
+    stopped = closed >= 0
     return Finding(
         id=ID,
         title=f"{count(len(found), 'connection')} set up {median} late: {CAUSES[kind]}",
@@ -312,14 +314,30 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
         explanation=(
             f"{many} before the first RPC. On connection {worst.connection} ({ends}) "
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"
+            + (f" {tables.server(closed)} had closed connection {closed} before, so it had stopped." if stopped else "")
         ),
         remedies=tuple(REMEDIES[name] for name in dict.fromkeys(s.kind for slow in found for s in slow.steps)),
         references=("RFC 8305", "RFC 6298 section 2", "grpc/grpc doc/connection-backoff.md"),
         verdict=(
-            f"The first RPC of {count(len(found), 'connection')} {waited} {median} for the set-up: {CAUSES[kind]}. "
-            f"{ADVICE[kind]}."
+            f"Server {tables.server(closed)} closed a connection, and then refused new ones for {median}: look for why "
+            "it stopped. Calls that had no connection meanwhile are not in the capture."
+            if stopped
+            else f"{_say_many(found)} {waited} {median} for the set-up: {CAUSES[kind]}. {ADVICE[kind]}."
         ),
     )
+
+
+def _say_many(found: list[_Slow]) -> str:
+    return f"The first RPC of {count(len(found), 'connection')}"
+
+
+def _find_closed(tables: Tables, slow: _Slow) -> int:
+    """Find the last connection of the client that this server closed before it refused others; -1 for none."""
+    c, row, first = tables.connections, slow.connection, slow.attempts[0]
+    same = (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row])
+    before = same & (c.client_ip == c.client_ip[row]) & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
+    rows = np.flatnonzero(before & (c.closed_time_ns <= c.first_time_ns[first]))
+    return int(rows[np.argmax(c.closed_time_ns[rows])]) if len(rows) else -1
 
 
 def _say_first(tables: Tables, slow: _Slow) -> str:

@@ -74,6 +74,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-clientdrops": {"verdict": ["connection-closed-early"], "says": ["client's library"]},
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
+    "grpcio-broken-block": {
+        "verdict": ["rpc-errors"],
+        "not": ["synchronised-stall"],
+        "says": ["Client 127.0.0.1 broke HTTP/2 in packet 29 .* before that: look at the HTTP/2 library of client"],
+        "statuses": {"OK": 15, "INTERNAL": 12},
+    },
+    "grpcio-unknown-frame": HEALTHY | {"statuses": {"OK": 24}},
     "grpcio-mtu": {"verdict": ["mtu-black-hole"], "not": ["peer-unreachable"]},
     "grpcio-batch-ids": {"verdict": ["rpc-errors"], "not": ["retry-storm"], "statuses": {"OK": 48, "UNAVAILABLE": 24}},
     "grpcio-concurrency-limit": {
@@ -252,6 +259,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "vertx-kitex-deadline": {"verdict": ["rpc-errors"], "never": ["got no response"], "statuses": {"INTERNAL": 15}},
     "retry-storm": {"verdict": ["retry-storm"], "says": ["45 calls caused 225 requests"]},
     "rst-noerror": HEALTHY | {"statuses": {"OK": 30}},
+    "tonic-killed": {
+        "verdict": ["slow-connect"],
+        "says": ["refused new ones for 1,000 ms: look for why it stopped"],
+        "never": ["when the server listens"],
+    },
     "tonic-limit": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 64}},
     "tonic-server-timeout": {"verdict": ["cancelled"], "never": ["in the client"], "statuses": {"CANCELLED": 12}},
     "tomcat-overhead": {

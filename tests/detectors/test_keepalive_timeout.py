@@ -43,12 +43,18 @@ def test_a_peer_whose_tcp_alone_responds_is_named() -> None:
     assert "stands still" in finding.remedies[0].note
 
 
-@pytest.mark.parametrize(("beyond_ns", "timeouts", "fires"), [(0, 0, True), (-1, 0, False), (0, 1, False)])
-def test_a_ping_must_be_so_late_that_tcp_has_acknowledged_it(beyond_ns: int, timeouts: int, *, fires: bool) -> None:
+@pytest.mark.parametrize(
+    ("beyond_ns", "timeouts", "missing", "fires"),
+    [(0, 0, 0, True), (-1, 0, 0, False), (0, 1, 0, False), (0, 0, 1, False)],
+)
+def test_a_ping_must_be_so_late_that_tcp_has_acknowledged_it(
+    beyond_ns: int, timeouts: int, missing: int, *, fires: bool
+) -> None:
     tables = tables_of_scene("keepalive-timeout-fires")
     trip = int(tables.connections.min_rtt_ns[0])
     at = tables.closings.ping_time_ns + trip + detector.Limits().late_ns + beyond_ns
-    late = changed(changed(tables, "closings", time_ns=at), "connections", retransmission_timeouts=[timeouts])
+    late = changed(tables, "closings", time_ns=at)
+    late = changed(late, "connections", retransmission_timeouts=[timeouts], missing_bytes=[missing])
     assert (told(detector, late) is not None) == fires
 
 

@@ -16,6 +16,7 @@ from grpcdiag.analyzer.detectors import _failures, rpc_errors
 from grpcdiag.analyzer.tables import NO_AGENT
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, opened, statuses
+from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
 QUIET_ON = ["deadline-exceeded", "ipv6"]
@@ -32,6 +33,19 @@ def test_counts_are_what_the_client_counted() -> None:
     assert found.metrics["failed_rpcs"] == sum(client.values()) == 107
     assert (found.severity, found.confidence, found.lost_ns) == ("critical", "high", None)
     assert found.scope.methods == ("/lab.v1.Lab/Do", "/lab.v1.Lab/Down", "/lab.v1.Lab/NoSuchMethod")
+
+
+@pytest.mark.parametrize(("later_ns", "by", "named"), [(0, 0, True), (25 * MS, 0, False), (0, 1, False)])
+def test_a_client_that_broke_http2_right_before_is_named(later_ns: int, by: int, *, named: bool) -> None:
+    """C-core answers with INTERNAL in trailers, 0.4 ms later and without a GOAWAY."""
+    tables = decode([recorded("wild/grpcio-broken-block.pcap.zst")])
+    problems = tables.problems
+    early = problems.time_ns - later_ns
+    mine = np.where(problems.broken_by == 0, by, problems.broken_by)
+    found = must(rpc_errors, changed(tables, "problems", time_ns=early, broken_by=mine))
+    assert ("client 127.0.0.1 broke HTTP/2 in packet 29" in found.verdict) == named
+    assert ("in the server's log" in found.verdict) != named
+    assert ("HTTP/2 library" in found.remedies[0].knob) == named
 
 
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name.startswith("impl-")])

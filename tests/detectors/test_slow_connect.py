@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from detecting import found, the_finding
-from judging import changed
+from judging import changed, must
 from msgspec.structs import replace
 from support import RECORDED, recorded, synthetic
 
@@ -61,6 +61,15 @@ def test_recorded_captures(name: str, kind: str, connections: int, delay_ms: int
     assert (finding.severity, finding.metrics[f"{kind}_connections"]) == ("warning", connections)
     assert int(finding.metrics["delay_p50_ns"]) == pytest.approx(delay_ms * MS, rel=0.01)
     assert says in finding.explanation
+
+
+def test_a_server_that_had_been_there_had_stopped() -> None:
+    tables = decode([recorded("wild/tonic-killed.pcap.zst")])
+    assert "closed a connection, and then refused new ones" in must(detector, tables).verdict
+    by = tables.connections.closed_by.copy()
+    by[0] = 0  # the client
+    other = changed(tables, "connections", closed_by=by)
+    assert "Let clients start when the server listens" in must(detector, other).verdict
 
 
 def test_tls_with_its_secrets() -> None:
