@@ -1,5 +1,6 @@
 """Which side broke HTTP/2: by what the packets show, and by what its peer says in a GOAWAY (RFC 9113 section 7)."""
 
+import bisect
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,14 +20,14 @@ _OF_PEER = {
 
 
 def find_breaches(tables: Tables) -> dict[int, list[int]]:
-    """Find the bytes that break HTTP/2, as rows of the problems table by connection, in the order of the capture.
+    """Find the bytes that break HTTP/2, as rows of the problems table by connection, in the order of time.
 
     Only what a side is known to have sent counts, so none where bytes before it are missing.
     """
     problems = tables.problems
     rows = np.flatnonzero(problems.broken_by < common.NOBODY)
     found: dict[int, list[int]] = {}
-    for row in rows[np.argsort(problems.packet[rows], kind="stable")].tolist():
+    for row in rows[np.argsort(problems.time_ns[rows], kind="stable")].tolist():
         found.setdefault(int(problems.connection[row]), []).append(row)
     return found
 
@@ -34,8 +35,13 @@ def find_breaches(tables: Tables) -> dict[int, list[int]]:
 def find_answered(tables: Tables, breaches: Sequence[int], side: int, acts_ns: int, within_ns: int) -> int:
     """Find the first of such bytes that `side` acts on, as they came from its peer shortly before; -1 for none."""
     problems = tables.problems
-    shortly = (row for row in breaches if 0 <= acts_ns - int(problems.time_ns[row]) <= within_ns)
-    return next((row for row in shortly if int(problems.broken_by[row]) == 1 - side), -1)
+    first = bisect.bisect_left(breaches, acts_ns - within_ns, key=lambda row: int(problems.time_ns[row]))
+    for row in breaches[first:]:
+        if problems.time_ns[row] > acts_ns:
+            break
+        if int(problems.broken_by[row]) == 1 - side:
+            return row
+    return -1
 
 
 def describe_breach(tables: Tables, breach: int) -> str:

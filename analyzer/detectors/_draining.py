@@ -35,13 +35,16 @@ _WITH_CLOSE_NS = 20_000_000
 
 
 def mark_shut_down(tables: Tables, rpc: Counts, ends_ns: Ints) -> Mask:
-    """Mark RPCs that ended with their connection, which their server closed after it had said GOAWAY."""
+    """Mark RPCs that ended together with their connection, which their server closed after it had said GOAWAY."""
     c, g, on = tables.connections, tables.goaways, tables.rpcs.connection[rpc]
     said = np.full(len(c.rpcs), np.iinfo(np.int64).max)
     graceful = (g.direction == 1) & (g.code == 0)
     np.minimum.at(said, g.connection[graceful], g.time_ns[graceful])
     closed = (c.closed_by[on] == 1) & (c.closed_time_ns[on] >= 0)
-    return np.asarray(closed & (said[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS))
+    with_it = closed & (said[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS)
+    # a server that drains a connection closes it when its last call ends, whatever ended that
+    together = np.bincount(on[with_it], minlength=len(c.rpcs)) > 1
+    return np.asarray(with_it & together[on])
 
 
 def find_refused(tables: Tables) -> Ints:
@@ -58,7 +61,7 @@ class Alike(LossLimits, frozen=True, eq=False):
     drained_share: float = 0.8
     """Share of the drained connections that must have it (heuristic: a restart may end a few earlier)."""
     round_requests: int = 50
-    """A multiple of it is a limit on requests, not on age (heuristic: people set 50, 100, 1000)."""
+    """A multiple of it, or a power of two, is a limit on requests, not on age (heuristic: people set 100, 128)."""
     age_spread: float = 0.25
     """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
 
@@ -137,9 +140,10 @@ def _find_age(tables: Tables, goaways: Ints, connections: Ints, requests: int, l
     opened = tables.connections.opened_time_ns
     last = {int(tables.goaways.connection[row]): int(tables.goaways.time_ns[row]) for row in goaways.tolist()}
     ages = np.array([last[one] - int(opened[one]) for one in connections.tolist() if opened[one] >= 0], dtype=np.int64)
-    if not len(ages) or requests % limits.round_requests == 0:
+    power = requests >= limits.round_requests and requests & (requests - 1) == 0
+    if not len(ages) or power or requests % limits.round_requests == 0:
         return 0
-    age, callers = int(np.median(ages)), int(tables.connections.max_concurrent_rpcs[connections].max())
+    age, callers = int(np.median(ages)), int(np.median(tables.connections.max_concurrent_rpcs[connections]))
     return age if int(ages.max() - ages.min()) <= age * callers / requests else 0
 
 
@@ -150,7 +154,8 @@ def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
         connection = int(tables.goaways.connection[row])
         if tables.connections.complete[connection]:
             begun = (int(tables.goaways.last_stream[row]) + 1) // 2  # one less where the first stream is 3
-            last[connection] = min(begun, int(tables.connections.rpcs[connection])) or begun
+            seen = int(tables.connections.rpcs[connection]) + int(tables.connections.other_streams[connection])
+            last[connection] = min(begun, seen) or begun
     return np.array(list(last), dtype=np.int64), np.array(list(last.values()), dtype=np.int64)
 
 

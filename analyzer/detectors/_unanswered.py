@@ -75,22 +75,31 @@ def has_closed(tables: Tables, row: int) -> bool:
 
 
 def find_answer(tables: Tables, row: int) -> int | None:
-    """Find a later connection to the same end whose SYN was answered: the host is there."""
-    u, c = tables.unanswered, tables.connections
-    connection = int(u.connection[row])
-    if u.direction[row] != 0:
-        return None
-    same = (c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection])
-    later = np.flatnonzero(same & (tables.setups.syn_ack_time_ns > u.first_time_ns[row]))
+    """Find a later connection to the same end whose SYN was answered: by the host, or by another with its address."""
+    u = tables.unanswered
+    later = np.flatnonzero(_mark_same_end(tables, row) & (tables.setups.syn_ack_time_ns > u.first_time_ns[row]))
     return int(later[0]) if len(later) else None
 
 
-def is_tried_again(tables: Tables, row: int) -> bool:
-    """Check whether a later connection to the same end began meanwhile."""
+def is_answered_meanwhile(tables: Tables, row: int) -> bool:
+    """Check whether a new connection was answered while the bytes of this one were still retransmitted."""
+    answer, u = find_answer(tables, row), tables.unanswered
+    return answer is not None and bool(tables.setups.syn_ack_time_ns[answer] <= u.last_time_ns[row])
+
+
+def is_tried_in_vain(tables: Tables, row: int) -> bool:
+    """Check whether a later SYN to the same end had no answer at all."""
+    c, setups = tables.connections, tables.setups
+    silent = (setups.syns > 0) & (setups.syn_ack_packet == 0) & (setups.reset_packet == 0) & (c.packets_server == 0)
+    return bool((_mark_same_end(tables, row) & silent & (c.first_time_ns > tables.unanswered.first_time_ns[row])).any())
+
+
+def _mark_same_end(tables: Tables, row: int) -> Mask:
+    """Mark connections to the server that does not answer; none where it is the client."""
     u, c = tables.unanswered, tables.connections
     connection = int(u.connection[row])
     same = (c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection])
-    return u.direction[row] == 0 and bool((same & (c.first_time_ns > u.first_time_ns[row])).any())
+    return np.asarray(same & (u.direction[row] == 0))
 
 
 def mark_answered(tables: Tables, rows: Ints) -> Mask:
@@ -124,15 +133,13 @@ def describe_answer(tables: Tables, row: int) -> str:
     u, setups = tables.unanswered, tables.setups
     peer = _shared.host(tables, int(u.connection[row]), 1 - int(u.direction[row]))
     answer = find_answer(tables, row)
-    if answer is None and is_tried_again(tables, row):
+    if answer is None and is_tried_in_vain(tables, row):
         return f"{peer} is not heard on a new connection either, so the host or the whole path may be gone."
     if answer is None:
-        return (
-            "No new connection was tried: the host, the path or a device that forgot this connection may be the cause."
-        )
+        return "The host, the path or a device that forgot this connection may be the cause."
     return (
-        f"{peer} answered a new connection in packet {setups.syn_ack_packet[answer]}: it lives, so something between "
-        "forgot this connection."
+        f"{peer} answered a new connection in packet {setups.syn_ack_packet[answer]}: it lives, or another host has "
+        "its address, and something between may have forgotten this connection."
     )
 
 
@@ -157,8 +164,12 @@ def sum_lost(tables: Tables, connections: tuple[int, ...]) -> int:
 def sum_beyond_deadlines(tables: Tables, connections: tuple[int, ...]) -> int:
     """Sum up what open RPCs count beyond their deadlines, behind which nobody waits for them."""
     o = tables.open_rpcs
-    limited = (o.timeout_ns > 0) & (o.closed == 0) & np.isin(o.connection, connections)
-    return total_ns(np.maximum(o.end_time_ns - o.start_time_ns - o.timeout_ns, 0)[limited])
+    u = tables.unanswered
+    in_vain = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(in_vain, u.connection, u.first_time_ns)
+    limited = np.flatnonzero((o.timeout_ns > 0) & (o.closed == 0) & np.isin(o.connection, connections))
+    since = np.maximum(o.start_time_ns[limited] + o.timeout_ns[limited], in_vain[o.connection[limited]])
+    return total_ns(np.maximum(o.end_time_ns[limited] - since, 0))
 
 
 def share_lost(tables: Tables, connections: tuple[int, ...], lost_ns: int) -> float:
@@ -182,8 +193,7 @@ def describe_end(tables: Tables, row: int) -> str:
         return f"{sender} closed with a FIN, and retransmitted {what} until {last}"
     pinged = f" after its PING of {format_instant(tables, int(u.ping_time_ns[row]))}" if u.ping_packet[row] else ""
     if closing is None:
-        waits = "" if u.direction[row] else ": it would wait behind these bytes, as a PING would"
-        return f"{sender} retransmitted until {last}, and no FIN is seen{waits}"
+        return f"{sender} retransmitted until {last}; a FIN or a PING would wait behind the unacknowledged bytes"
     c = tables.closings
     how = "RST" if c.reset[closing] else "FIN"
     return f"{sender} gave up at {format_instant(tables, int(c.time_ns[closing]))} with a {how}{pinged}"

@@ -13,9 +13,9 @@ How it is decided
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
 cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
 is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
-cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is no timer for
-certain where all had received equally many response messages, or where another call of the method had just been
-answered. It is a warning, too, when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by
+cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is not certain that
+a timer did it where all had received equally many response messages, or where another call of the method had just
+been answered. It is a warning, too, when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by
 RST_STREAM, whose clients had neither reset them nor set a deadline: some libraries do so when a handler raises an
 exception.
 
@@ -54,12 +54,12 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Ints, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _retries, _timers
 from ._failures import Failed
-from ._shared import lower, milliseconds, quality_allows
+from ._shared import distinct, lower, milliseconds, quality_allows
 
 ID = "cancelled"
 ABOUT = About(
@@ -160,26 +160,37 @@ def _find_reason(tables: Tables, rows: Failed, limits: Limits) -> str:
     """Say what else than a timer may have made clients cancel calls after the same time; nothing where none is seen."""
     by_client = rows.where((rows.row >= 0) & (rows.reset_by == 0))
     least = max(limits.answered_share * len(rows), 1)
-    return _find_last_message(tables, by_client, least) or _find_other_answers(tables, by_client, least, limits)
+    return _find_last_message(tables, by_client, least, limits) or _find_other_answers(tables, by_client, least, limits)
 
 
-def _find_last_message(tables: Tables, rows: Failed, least: float) -> str:
-    messages, counts = np.unique(tables.failures.response_messages[rows.row], return_counts=True)
+def _wait_ns(tables: Tables, rows: Failed, limits: Limits) -> Ints:
+    """Tell how long after a packet to the client its reset may be captured: the way and back, and its own time."""
+    way = tables.connections.near_client_rtt_ns[tables.rpcs.connection[rows.rpc]]
+    return np.asarray(np.maximum(way, 0) + limits.answered_ns)
+
+
+def _find_last_message(tables: Tables, rows: Failed, least: float, limits: Limits) -> str:
+    failures = tables.failures
+    last = (failures.since_bytes_ns[rows.row] >= 0) & (
+        failures.since_bytes_ns[rows.row] <= _wait_ns(tables, rows, limits)
+    )
+    messages, counts = np.unique(failures.response_messages[rows.row[last]], return_counts=True)
     usual = int(np.argmax(counts)) if len(counts) else 0
     if not len(counts) or not messages[usual] or counts[usual] < least:
         return ""
     received = count(int(messages[usual]), "response message")
-    return f"{counts[usual]:,} of them had received {received}: their client may want no more, or a timer ended them."
+    return (
+        f"{counts[usual]:,} of them had received {received}, the last one right before: their client may want no more, "
+        "or a timer ended them."
+    )
 
 
 def _find_other_answers(tables: Tables, rows: Failed, least: float, limits: Limits) -> str:
-    c, failures, capture = tables.connections, tables.failures, tables.capture
-    way = np.maximum(c.near_client_rtt_ns[tables.rpcs.connection[rows.rpc]], 0)
-    since = failures.since_answer_ns[rows.row]
-    answered = int(((since >= 0) & (since <= limits.answered_ns + way)).sum())
-    span = max(int(capture["last_time_ns"]) - int(capture["first_time_ns"]), 1)
-    on_each = (tables.rpc_count - len(failures.rpc)) / max(len(c.rpcs), 1)
-    if answered < least or on_each * limits.answered_ns / span > limits.by_chance:
+    c, since = tables.connections, tables.failures.since_answer_ns[rows.row]
+    answered = int(((since >= 0) & (since <= _wait_ns(tables, rows, limits))).sum())
+    on = distinct(tables.rpcs.connection[rows.rpc])
+    lasted = total_ns(c.last_time_ns[on] - c.first_time_ns[on])
+    if answered < least or int(c.rpcs[on].sum()) * limits.answered_ns > limits.by_chance * lasted:
         return ""
     return (
         f"When {answered:,} of them were given up, another call of their method had just been answered: their client "

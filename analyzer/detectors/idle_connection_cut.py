@@ -74,6 +74,8 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
     late: float = 2.0
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
+    refused_ns: int = 60_000_000_000
+    """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
@@ -165,7 +167,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
     dark = silent[~_unanswered.mark_answered(tables, silent)]
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
-    stopped = _find_refusal(tables, first) is not None
+    stopped = all(_find_refusal(tables, cut, limits) is not None for cut in cuts)
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
@@ -187,7 +189,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
         evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
-        explanation=_explain(tables, cuts),
+        explanation=_explain(tables, cuts, limits),
         remedies=(_WHY_STOPPED,) if stopped else _list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
         verdict=(
@@ -208,11 +210,12 @@ _WHY_STOPPED = Remedy(
 )
 
 
-def _find_refusal(tables: Tables, cut: _Cut) -> int | None:
-    """Find the next connection to the same server, if that refused it: the server had stopped."""
-    c, setups = tables.connections, tables.setups
-    same = (c.server_ip == c.server_ip[cut.connection]) & (c.server_port == c.server_port[cut.connection])
-    later = np.flatnonzero(same & (c.first_time_ns > c.closed_time_ns[cut.connection]))
+def _find_refusal(tables: Tables, cut: _Cut, limits: Limits) -> int | None:
+    """Find the client's next connection to the same server, if that refused its SYN soon after: it had stopped."""
+    c, setups, row = tables.connections, tables.setups, cut.connection
+    same = (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row]) & (c.client_ip == c.client_ip[row])
+    since = c.first_time_ns - c.closed_time_ns[row]
+    later = np.flatnonzero(same & (setups.syns > 0) & (since > 0) & (since <= limits.refused_ns))
     if cut.kind != "RST" or not len(later):
         return None
     following = int(later[np.argmin(c.first_time_ns[later])])
@@ -230,10 +233,10 @@ def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Se
     return "critical" if many or share >= limits.critical_time else "warning"
 
 
-def _explain(tables: Tables, cuts: list[_Cut]) -> str:
+def _explain(tables: Tables, cuts: list[_Cut], limits: Limits) -> str:
     first = cuts[0]
     peer = _shared.host(tables, first.connection, _find_peer(tables, first))
-    refused = _find_refusal(tables, first)
+    refused = _find_refusal(tables, first, limits)
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )

@@ -14,8 +14,9 @@ A side sends a PING, and a FIN or RST less than a round trip later, with RPCs op
 have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two
 connections or more shows a timer, and not a process that ends.
 
-Where more time passed, by 250 ms or longer, and nothing of the connection was retransmitted after a timeout, the
-peer's TCP had acknowledged the PING, and its process did not respond: the HTTP/2 library acknowledges a PING at once.
+Where three round trips and 250 ms passed, and nothing of the connection was retransmitted but what had arrived, the
+peer's TCP had acknowledged the PING. If it sent nothing new since, its process did not respond: the HTTP/2 library
+acknowledges a PING at once.
 
 When it cannot tell
 -------------------
@@ -58,7 +59,9 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     late_ns: int = 250_000_000
-    """Time beyond the round trip until which a PING without TCP's ACK is sent again (Linux TCP_RTO_MIN, 200 ms)."""
+    """Time beyond some round trips until which a PING without TCP's ACK is sent again (Linux TCP_RTO_MIN, 200 ms)."""
+    round_trips: float = 3.0
+    """These round trips (RFC 6298 section 2: the timeout begins with three)."""
     connections: int = 2
     """Connections with the same time that make it a timer (heuristic: a process seldom ends twice alike)."""
 
@@ -70,9 +73,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     waited = c.time_ns - c.ping_time_ns
     # the acknowledgement may be among bytes that the capture lacks
     unread = connections.missing_bytes + connections.undecoded_bytes + connections.undelivered_bytes
-    heard = (trips >= 0) & ((connections.retransmission_timeouts == 0) & (unread == 0))[c.connection]
+    resent = connections.retransmitted_packets - connections.needless_retransmissions.astype(np.int64)
+    heard = (trips >= 0) & ((resent == 0) & (unread == 0))[c.connection]
+    silent = c.peer_time_ns <= c.ping_time_ns + np.maximum(trips, 0)
     hasty = _find_closings(tables, waited < trips)
-    late = _find_closings(tables, heard & (waited >= trips + limits.late_ns))
+    late = _find_closings(tables, heard & silent & (waited >= limits.round_trips * trips + limits.late_ns))
     if len(hasty) or len(late):
         yield _make_finding(tables, late if len(late) > len(hasty) else hasty, limits)
 
@@ -138,7 +143,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             + (
                 "so the acknowledgement could not have arrived. The peer did nothing wrong."
                 if hasty
-                else f"and nothing was retransmitted: the TCP of {peer} acknowledged the PING. An HTTP/2 library "
+                else f"and nothing was lost: the TCP of {peer} acknowledged the PING. An HTTP/2 library "
                 "acknowledges it at once, unless the process is paused or its event loop is blocked."
             )
         ),

@@ -149,8 +149,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _mark_explained(tables: Tables, rows: Ints) -> Mask:
-    """Mark connections whose peer is unreachable, or on which only what got no answer any more, or what a router
-    reported as too big, was retransmitted.
+    """Mark connections on which nothing was lost that arrived later.
+
+    Their peer is unreachable, or all that was retransmitted got no answer any more, or was too big for a router.
 
     Of a packet that was too big there are two pieces at most.
     """

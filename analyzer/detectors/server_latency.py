@@ -268,10 +268,9 @@ def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
     first = slow[0]
     rows = _find_examples(tables, first)
     used = first.peers.connections if first.peers else _find_connections(tables, first.method)
-    of_tail = _find_server_of_tail(tables, used, rows) if first.tail else None
-    connections = tuple(distinct(used if of_tail is None else of_tail).tolist())
-    alone = first.peers or of_tail is not None
-    server = host(tables, connections[0], 1) if alone else _name_servers(tables, first.method)
+    connections = tuple(distinct(used).tolist())
+    server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
+    longest = _name_server_of_longest(tables, used, rows) if first.tail else ""
     name = first.method.name or _NO_NAME
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
     words = _summarize(first, server, name)
@@ -290,22 +289,21 @@ def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
         metrics={**_measure(slow, share), **(spent.make_metrics() if spent else {})},
         evidence=tuple(_show_rpcs(tables, rows)),
         explanation=(
-            f"{words} The round trip between client and server is not included; {share:.0%} of all RPC time is the "
-            f"server's. {spent.explain() if spent else _ONE_BOX}"
+            f"{words}{longest} The round trip between client and server is not included; {share:.0%} of all RPC time "
+            f"is the server's. {spent.explain() if spent else _ONE_BOX}"
         ),
         remedies=_list_remedies(first, server, proxy),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(tables, slow, server, spent, proxy),
+        verdict=f"{_write_verdict(tables, slow, server, spent, proxy)}{longest}",
     )
 
 
-def _find_server_of_tail(tables: Tables, used: Ints, longest: Ints) -> Ints | None:
-    """Find the connections to the one server that took longest each time; None for several, or without others."""
-    servers = tables.connections.server_ip
-    ends, of_longest = servers[used], distinct(servers[tables.rpcs.connection[longest]])
-    if len(longest) < _shared.EXAMPLES or len(of_longest) > 1 or len(distinct(ends)) == 1:
-        return None
-    return np.asarray(used[ends == of_longest[0]])
+def _name_server_of_longest(tables: Tables, used: Ints, longest: Ints) -> str:
+    """Name the server of the longest calls where there are several servers and it is one alone; it may be by chance."""
+    servers, calls = tables.connections.server_ip, tables.rpcs.connection[longest]
+    if len(longest) < _shared.EXAMPLES or len(distinct(servers[calls])) > 1 or len(distinct(servers[used])) == 1:
+        return ""
+    return f" The {len(longest)} longest calls were at {host(tables, int(calls[0]), 1)}."
 
 
 def _read_threads(tables: Tables, slow: _Slow) -> _threads.Spent | None:

@@ -331,12 +331,17 @@ def _say_many(found: list[_Slow]) -> str:
     return f"The first RPC of {count(len(found), 'connection')}"
 
 
+_STOPPED_NS = 60_000_000_000
+"""A server that refuses a SYN so soon after it closed a connection had stopped (heuristic: a restart takes less)."""
+
+
 def _find_closed(tables: Tables, slow: _Slow) -> int:
     """Find the last connection of the client that this server closed before it refused others; -1 for none."""
     c, row, first = tables.connections, slow.connection, slow.attempts[0]
     same = (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row])
     before = same & (c.client_ip == c.client_ip[row]) & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
-    rows = np.flatnonzero(before & (c.closed_time_ns <= c.first_time_ns[first]))
+    since = c.first_time_ns[first] - c.closed_time_ns
+    rows = np.flatnonzero(before & (since >= 0) & (since <= _STOPPED_NS))
     return int(rows[np.argmax(c.closed_time_ns[rows])]) if len(rows) else -1
 
 

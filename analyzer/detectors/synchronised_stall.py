@@ -14,11 +14,12 @@ open, and nothing was retransmitted but what had arrived (RFC 2883): TCP did not
 not one slow handler:
 
 - *A PING.* The HTTP/2 library acknowledges it at once, unless the process is paused or its event loop is blocked. The
-  acknowledgement came 20 ms late or later. A side that goes on without it does not acknowledge PINGs.
+  acknowledgement came 20 ms late or later.
 - *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
   the server's mean time per RPC on that connection. None of them was answered before the others, and then all were at
-  once, however long before each had begun: the answers came within two thirds of the time by which the RPCs'
-  durations differ. Handlers that take long answer each call the same time after its request.
+  once, however long before the request of each was whole: the answers came within two thirds of the time by which the
+  RPCs' durations differ, and within a tenth of the silences. Handlers that take long answer each call the same time
+  after its request, or at random.
 
 The network is no cause: the capture was taken at that host, or the host's TCP acknowledged all bytes, and the silence
 lasted on for as long again. So its kernel and the path worked.
@@ -30,11 +31,11 @@ counted.
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. Where all RPCs that waited began at the same moment, calls
-that need long look like a pause, and nothing is reported without a PING. C-core reads its socket only while a call is
-open, so its late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a
-pause unless a PING was late: then the report does not call the host unresponsive. With a record of the threads
-(`capture --processes on`) it says for what they waited, and whether the process was busy instead. If the kernel was
-paused as well, the host cannot be told from the path.
+that need long look like a pause, and nothing is reported without a PING. Long polls that one event answers look like
+a pause. C-core reads its socket only while a call is open, so its late PINGs are not counted at clients. A lock or a
+pool that all calls of a server need looks like a pause unless a PING was late: then the report does not call the host
+unresponsive. With a record of the threads (`capture --processes on`) it says for what they waited, and whether the
+process was busy instead. If the kernel was paused as well, the host cannot be told from the path.
 
 What would refute it
 --------------------
@@ -96,6 +97,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
     at_once: float = 0.67
     """The answers came within this share of the difference of the RPCs' durations (heuristic: handlers reach 1)."""
+    of_silence: float = 0.1
+    """And of the silences (heuristic: after pauses it is a hundredth, and 0.7 where durations vary by chance)."""
+    answered: float = 0.8
+    """Share of the RPCs that waited which must be answered before the next silence (heuristic: most of them)."""
     apart_ns: int = 1_000_000
     """This difference, per silence, tells a pause from calls that began together (heuristic: above jitter)."""
     rpcs: int = 5
@@ -173,8 +178,8 @@ def _prove(tables: Tables, limits: Limits) -> _Proved:
     late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
     waiting = _count_waiting(tables)
     return _Proved(
-        by_ping=(stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables),
-        by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits),
+        by_ping=(stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables) & _mark_acknowledging(tables),
+        by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits) & (stalls.answers_ns >= 0),
         length_ns=length,
         waiting=waiting,
     )
@@ -206,6 +211,13 @@ def _mark_c_core_clients(tables: Tables) -> Mask:
     return np.asarray((stalls.direction == 0) & np.isin(stalls.connection, core), dtype=bool)
 
 
+def _mark_acknowledging(tables: Tables) -> Mask:
+    """Mark stalls of sides that acknowledge PINGs at all."""
+    stalls = tables.stalls
+    acks = tables.directions.ping_acks[2 * stalls.connection.astype(np.int64) + stalls.direction]
+    return np.asarray(acks > 0, dtype=bool)
+
+
 def _find_least_rpcs_ns(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArray[np.float64]:
     """Find the silence from which waiting RPCs prove a stall: more than the server usually takes."""
     mean = tables.connection_budgets[rows, _SERVER] / np.maximum(tables.connections.rpcs[rows], 1)
@@ -229,11 +241,14 @@ def _number_hosts(tables: Tables) -> Ints:
 
 def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _Stalls | None:
     """Collect the stalls of one host; None when they are too few."""
-    waiting = proved.waiting[rows] * proved.by_rpcs[rows]
     pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
-    together = int(waiting.sum()) >= limits.rpcs and _are_answered_at_once(tables, rows[proved.by_rpcs[rows]], limits)
+    several = rows[proved.by_rpcs[rows]]
+    together = int(proved.waiting[several].sum()) >= limits.rpcs and _are_answered_at_once(tables, several, limits)
     if pings < limits.pings and not together:
         return None
+    if not together:
+        rows = rows[proved.by_ping[rows]]
+    waiting = proved.waiting[rows] * proved.by_rpcs[rows] * together
     return _Stalls(
         rows,
         int(tables.stalls.direction[rows[0]]),
@@ -246,11 +261,13 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
 
 
 def _are_answered_at_once(tables: Tables, rows: Ints, limits: Limits) -> bool:
-    """Tell a pause from calls that all take long: those are answered as far apart as they began."""
+    """Tell pauses from calls that all take long: those are answered as far apart as they began, or by chance."""
     stalls = tables.stalls
-    known = rows[stalls.answers_ns[rows] >= 0]
-    answers, durations = total_ns(stalls.answers_ns[known]), total_ns(stalls.durations_ns[known])
-    return 0 < len(known) * limits.apart_ns <= durations and answers <= limits.at_once * durations
+    answers, durations = total_ns(stalls.answers_ns[rows]), total_ns(stalls.durations_ns[rows])
+    waited, left = int(stalls.waiting[rows].sum()), int(stalls.unanswered[rows].sum())
+    at_once = answers <= min(limits.at_once * durations, limits.of_silence * total_ns(stalls.duration_ns[rows]))
+    apart = durations >= len(rows) * limits.apart_ns
+    return at_once and apart and waited - left >= limits.answered * waited
 
 
 def _find_moments(tables: Tables, rows: Ints) -> Ints:

@@ -99,6 +99,7 @@ class Failures(Struct, frozen=True, eq=False):
         Ints,
         "from the last answer to another RPC of its method on its connection to its end, -1 where none came meanwhile",
     ]
+    since_bytes_ns: Annotated[Ints, "from the stream's last bytes to its client's RST_STREAM, -1 for none"]
 
 
 class Repeats(Struct, frozen=True, eq=False):

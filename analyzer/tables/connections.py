@@ -305,8 +305,9 @@ class Stalls(Struct, frozen=True, eq=False):
     ping_packet: Annotated[Counts, "packet of the PING that it did not acknowledge for 20 ms or longer, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
     acked_time_ns: Annotated[Ints, "when its TCP had acknowledged all bytes of its peer, -1 when not before it resumed"]
-    answers_ns: Annotated[Ints, "from the first to the last answer of the RPCs that waited, -1 where there was none"]
-    durations_ns: Annotated[Ints, "by how much the longest of these RPCs took longer than the shortest, -1 for none"]
+    unanswered: Annotated[Counts, "of the RPCs that waited, those that had no answer before the next silence"]
+    answers_ns: Annotated[Ints, "from the first to the last answer of the others, -1 where there was none"]
+    durations_ns: Annotated[Ints, "by how much the slowest of them took longer than the quickest, -1 for none"]
 
 
 class Unanswered(Struct, frozen=True, eq=False):

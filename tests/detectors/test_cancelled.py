@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from judging import changed, must, played, tables_of_scene
@@ -48,11 +47,10 @@ def test_a_timer_of_the_server() -> None:
     assert "client" not in found.remedies[0].knob
 
 
-def timed(tables: Tables, messages: list[int], since_ms: list[int]) -> str:
-    """The severity of six calls that lasted equally long, with so many messages and time since another answer."""
-    return must(
-        cancelled, changed(tables, "failures", response_messages=messages, since_answer_ns=np.array(since_ms) * MS)
-    ).severity
+def timed(tables: Tables, messages: list[int], since_ms: list[int], last_ms: int = 20) -> str:
+    """The severity of six calls that lasted equally long, with so many messages, and times since other bytes."""
+    failures = {"response_messages": messages, "since_answer_ns": np.array(since_ms) * MS}
+    return must(cancelled, changed(tables, "failures", since_bytes_ns=np.full(6, last_ms * MS), **failures)).severity
 
 
 def test_what_else_than_a_timer_may_end_calls() -> None:
@@ -61,13 +59,12 @@ def test_what_else_than_a_timer_may_end_calls() -> None:
     assert timed(tables, [0] * 6, never) == "warning"
     assert timed(tables, [3] * 5 + [4], never) == "info"  # a client that wants no more
     assert timed(tables, [3] * 4 + [4] * 2, never) == "warning"
+    assert timed(tables, [3] * 6, never, last_ms=24) == "warning"  # the way to the client takes no 4 ms
     assert timed(tables, [0] * 6, [20] * 5 + [-1]) == "info"  # a second call that was answered first
     assert timed(tables, [0] * 6, [20] * 4 + [-1] * 2) == "warning"
     assert timed(tables, [0] * 6, [24] * 6) == "warning"  # the way to the client takes no 4 ms
-    first = tables.capture["first_time_ns"]
-    short = {**tables.capture, "last_time_ns": first + 30 * MS}  # with one answer
-    busy = msgspec.structs.replace(tables, capture=short)
-    assert timed(busy, [0] * 6, [20] * 6) == "warning"  # by chance, with so many answers
+    busy = changed(tables, "connections", rpcs=[100])
+    assert timed(busy, [0] * 6, [20] * 6) == "warning"  # by chance, with so many answers on that connection
     by_server = changed(tables, "failures", reset_by=[1] * 6)
     assert timed(by_server, [3] * 6, never) == "warning"
 

@@ -89,6 +89,7 @@ def drained(requests: int, ages_ms: list[int], callers: int = 1) -> _draining.Dr
         (12, [2_000, 2_000, 2_200], 1, "after exactly 12 requests each"),  # in 200 ms there is one more
         (12, [2_000, 2_000, 2_200], 2, "after exactly 12 requests each and at an age of about 2,000 ms"),
         (50, [2_000, 2_000, 2_000], 1, "after exactly 50 requests each"),
+        (128, [2_000, 2_000, 2_000], 1, "after exactly 128 requests each"),
     ],
 )
 def test_equal_ages_leave_open_which_limit_it_is(requests: int, ages_ms: list[int], callers: int, words: str) -> None:

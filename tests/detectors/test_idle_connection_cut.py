@@ -57,15 +57,20 @@ def test_a_server_that_had_stopped_was_not_cut_off() -> None:
     assert finding.verdict.endswith("the server refused the next connection, so look for why it had stopped.")
     assert "refused a new connection in packet 119: nothing listened there" in finding.explanation
     assert len(finding.remedies) == 1
-    answered = changed(tables, "setups", syn_ack_packet=tables.setups.syn_ack_packet + 1)
-    assert must(detector, answered).verdict.endswith("keepalive PINGs must come more often than that.")
+    setups, minute = tables.setups, detector.Limits().refused_ns
+    for other in (
+        changed(tables, "setups", syn_ack_packet=setups.syn_ack_packet + 1),
+        changed(tables, "setups", syns=np.zeros_like(setups.syns)),  # begun before the capture
+        changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns - minute),
+    ):
+        assert must(detector, other).verdict.endswith("keepalive PINGs must come more often than that.")
 
 
 def test_a_keepalive_that_notices_makes_it_harmless() -> None:
     """The PING got no answer, and the next call took a new connection, which the server answered."""
     finding = the_finding(detector, [recorded("wild/idle-drop-keepalive-ok.pcap.zst")])
     assert (finding.severity, finding.confidence, finding.metrics["affected_rpcs"]) == ("info", "high", 0)
-    assert "something between forgot this connection" in finding.explanation
+    assert "something between may have forgotten this connection" in finding.explanation
     assert "gone" not in finding.title + finding.verdict
 
 

@@ -44,17 +44,18 @@ def test_a_peer_whose_tcp_alone_responds_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beyond_ns", "timeouts", "missing", "fires"),
-    [(0, 0, 0, True), (-1, 0, 0, False), (0, 1, 0, False), (0, 0, 1, False)],
+    ("beyond_ns", "resent", "missing", "sent_ns", "fires"),
+    [(0, 0, 0, 0, True), (-1, 0, 0, 0, False), (0, 1, 0, 0, False), (0, 0, 1, 0, False), (0, 0, 0, 1, False)],
 )
 def test_a_ping_must_be_so_late_that_tcp_has_acknowledged_it(
-    beyond_ns: int, timeouts: int, missing: int, *, fires: bool
+    beyond_ns: int, resent: int, missing: int, sent_ns: int, *, fires: bool
 ) -> None:
-    tables = tables_of_scene("keepalive-timeout-fires")
-    trip = int(tables.connections.min_rtt_ns[0])
-    at = tables.closings.ping_time_ns + trip + detector.Limits().late_ns + beyond_ns
-    late = changed(tables, "closings", time_ns=at)
-    late = changed(late, "connections", retransmission_timeouts=[timeouts], missing_bytes=[missing])
+    """With nothing new of the peer a round trip after the PING."""
+    tables, limits = tables_of_scene("keepalive-timeout-fires"), detector.Limits()
+    trip, pinged = int(tables.connections.min_rtt_ns[0]), tables.closings.ping_time_ns
+    at = pinged + int(limits.round_trips * trip) + limits.late_ns + beyond_ns
+    late = changed(tables, "closings", time_ns=at, peer_time_ns=pinged + trip + sent_ns)
+    late = changed(late, "connections", retransmitted_packets=[resent], missing_bytes=[missing])
     assert (told(detector, late) is not None) == fires
 
 

@@ -127,13 +127,19 @@ def test_the_threshold_is_three_timeouts() -> None:
 
 def test_a_host_that_answers_a_new_connection_lives() -> None:
     tables = tables_of_scene(FIRES)
-    assert "No new connection was tried" in must(detector, tables).explanation
+    assert "a device that forgot this connection may be the cause" in must(detector, tables).explanation
     two = repeated(repeated(tables, "connections", 0, 2), "setups", 0, 2)
-    tried = changed(two, "connections", first_time_ns=[0, tables.unanswered.first_time_ns[0] + 1])
-    tried = changed(tried, "setups", syn_ack_time_ns=[0, -1])
+    since = int(tables.unanswered.first_time_ns[0])
+    tried = changed(two, "connections", first_time_ns=[0, since + 1], packets_server=[9, 0])
+    tried = changed(tried, "setups", syns=[1, 3], syn_ack_packet=[2, 0], syn_ack_time_ns=[0, -1])
     assert "not heard on a new connection" in must(detector, tried).explanation
+    refused = changed(tried, "setups", reset_packet=[0, 70])  # which is heard
+    assert "not heard on a new connection" not in must(detector, refused).explanation
     late = changed(tables, "setups", syn_ack_time_ns=tables.unanswered.first_time_ns + 1)
-    assert "it lives" in must(detector, late).explanation
+    assert "it lives, or another host has its address" in must(detector, late).explanation
+    assert "answered new connections, but nothing on 1 older one" in must(detector, late).verdict
+    behind = changed(tables, "setups", syn_ack_time_ns=tables.unanswered.last_time_ns + 1)
+    assert "was unreachable" in must(detector, behind).verdict
 
 
 def test_calls_that_nobody_sees_may_have_waited() -> None:

@@ -87,6 +87,8 @@ def test_synthetic_captures() -> None:
         ({"factor": 14.0}, False),
         ({"unary_messages": 1.9}, False),
         ({"at_once": 0.01}, True),  # the answers follow each other at once
+        ({"of_silence": 0.0001}, True),
+        ({"of_silence": 0.00001}, False),
         ({"apart_ns": 1_990_000}, True),
         ({"apart_ns": 2 * MS}, False),
     ],
@@ -130,6 +132,25 @@ def test_calls_that_need_long_are_answered_as_far_apart_as_they_began(
     assert (told(detector, played(conversation, tmp_path), at_once=1.0) is not None) is fires
 
 
+def test_what_is_not_answered_before_the_next_silence_shows_no_pause() -> None:
+    tables = decode([synthetic(SERVER).file])
+    for left, fires in (([0, 0, 1], True), ([0, 1, 1], False)):
+        assert (told(detector, changed(tables, "stalls", unanswered=left)) is not None) is fires
+    assert told(detector, changed(tables, "stalls", answers_ns=[-1] * 3)) is None
+
+
+def test_late_pings_do_not_make_pauses_of_calls_that_need_long() -> None:
+    """Two of three silences have a late PING, and in the third the calls are answered as far apart as they began."""
+    tables = decode([synthetic(SERVER).file])
+    stalls = tables.stalls
+    pings = np.array([1, 1, 0]) * stalls.resumed_at_packet
+    long = changed(tables, "stalls", ping_packet=pings, ping_time_ns=stalls.start_time_ns, answers_ns=[10**9] * 3)
+    acked = changed(long, "directions", ping_acks=[0, 2])
+    found = must(detector, acked)
+    assert (found.metrics["stalls"], found.metrics["rpcs_waiting"], found.lost_ns) == (2, 0, None)
+    assert told(detector, long) is None, "it acknowledges no PING at all"
+
+
 def test_without_a_sign_of_the_hosts_tcp_the_path_may_be_the_cause() -> None:
     tables = decode([synthetic(SERVER).file])
     silent = changed(tables, "stalls", acked_time_ns=np.full_like(tables.stalls.acked_time_ns, -1))
@@ -152,6 +173,7 @@ def test_only_a_late_ping_proves_a_pause() -> None:
     assert "with everything in flight" in unproved.verdict
     stalls = tables.stalls
     late = changed(tables, "stalls", ping_packet=stalls.resumed_at_packet, ping_time_ns=stalls.start_time_ns)
+    late = changed(late, "directions", ping_acks=[0, 3])
     assert must(detector, late).title.startswith("server 10.0.0.2 was unresponsive 3 times")
     alone = must(detector, changed(late, "stalls", waiting=np.ones_like(stalls.waiting)))
     assert "everything in flight" not in alone.verdict
@@ -163,6 +185,7 @@ def test_only_rpcs_that_waited_together_lost_time() -> None:
     tables = decode([synthetic(SERVER).file])
     stalls, whole = tables.stalls, must(detector, tables)
     mixed = changed(tables, "stalls", waiting=[3, 1, 3], ping_packet=[0, stalls.resumed_at_packet[1], 0])
+    mixed = changed(mixed, "directions", ping_acks=[0, 1])
     found = must(detector, mixed)
     assert (found.metrics["stalls"], found.metrics["rpcs_waiting"]) == (3, 6)
     assert found.lost_ns == pytest.approx((whole.lost_ns or 0) * 2 / 3, rel=0.01)

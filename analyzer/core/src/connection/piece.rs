@@ -118,11 +118,7 @@ impl Connection {
             budget: content.http2.application.budget,
             directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
             turns: {
-                let http2 = &mut content.http2;
-                let application = &mut http2.application;
-                http2.sides.iter().filter_map(|side| side.pinged).for_each(|ping| {
-                    application.turns.is_ignored(ping.ready_packet);
-                });
+                let application = &mut content.http2.application;
                 application.turns.write_stall(client, &mut cx.stalls);
                 application.turns.finish(row, at.time, application.max_open_rpcs, &mut cx.idles)
             },

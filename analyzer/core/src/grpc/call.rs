@@ -115,6 +115,8 @@ pub struct Call {
     pub turn_since: i64,
     /// From the last answer to another RPC of its method, which came meanwhile, to its failure; negative for none.
     pub since_answer_ns: i64,
+    /// From the last bytes of the stream to the client's RST_STREAM; negative for none.
+    pub since_bytes_ns: i64,
 }
 
 impl Call {
@@ -136,6 +138,7 @@ impl Call {
             grpc_message: NONE,
             turn_since: -1,
             since_answer_ns: -1,
+            since_bytes_ns: -1,
             timeout_ns: -1,
             ..Self::default()
         };

@@ -220,6 +220,7 @@ impl Act<'_> {
                 turns.took(turnaround, call.method);
             }
             cx.method(call.method).add_turnaround(turnaround as u64);
+            turns.answered(call.turn_since, now);
             call.turn_since = -1;
         }
     }

@@ -16,6 +16,7 @@ pub mod repeats;
 mod rows;
 mod rpc;
 mod rpc_end;
+mod stall;
 pub mod state;
 pub mod status;
 pub mod tail;

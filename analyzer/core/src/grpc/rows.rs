@@ -230,6 +230,7 @@ impl Act<'_> {
             cut_response_time_ns,
             response_messages: call.directions[server].reader.messages,
             since_answer_ns: call.since_answer_ns,
+            since_bytes_ns: call.since_bytes_ns,
         });
         cx.failure_budgets.push(call.budget);
     }

@@ -80,6 +80,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
         if act.is_client {
+            call.since_bytes_ns = at.ready_time.saturating_sub(call.last_time).max(0);
             let own = if held == client { Cause::Client } else { Cause::Server };
             if let Some(sent) = transport.in_vain() {
                 call.charge(sent.heard.1, own);

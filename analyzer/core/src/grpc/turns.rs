@@ -11,6 +11,7 @@ use crate::state_fields;
 use crate::store::tables::{IdleRow, Idles, StallRow, Stalls, TurnRow};
 
 use super::call::Call;
+use super::stall::Stall;
 
 /// From this length on an idle interval of the client is its application's own pause; the table's
 /// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
@@ -52,38 +53,6 @@ struct Limit {
     freed_packet: u32,
 }
 
-/// A side was silent while its peer waited for it: how the RPCs that waited were answered then.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Stall {
-    row: StallRow,
-    /// The side that was silent: which one is the client may show later.
-    #[serde(deserialize_with = "state_fields::side")]
-    side: usize,
-    /// RPCs that waited and have no answer yet.
-    left: u32,
-    /// When the first one was answered, and the last one so far.
-    answered: Option<(i64, i64)>,
-    /// How long the shortest of them took, and the longest.
-    took: (i64, i64),
-}
-
-impl Stall {
-    /// One that began at `began` is answered at `now`.
-    fn answer(&mut self, began: i64, now: i64) {
-        if self.left == 0 || began >= self.row.start_time_ns.saturating_add(self.row.duration_ns) {
-            return;
-        }
-        self.left -= 1;
-        let took = now.saturating_sub(began);
-        let (first, _) = self.answered.unwrap_or((now, now));
-        let (shortest, longest) = if self.answered.is_none() { (took, took) } else { self.took };
-        self.answered = Some((first, now));
-        self.took = (shortest.min(took), longest.max(took));
-        self.row.answers_ns = now.saturating_sub(first);
-        self.row.durations_ns = self.took.1.saturating_sub(self.took.0);
-    }
-}
-
 /// The state of one connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Turns {
@@ -107,8 +76,6 @@ pub struct Turns {
     requests: VecDeque<i64>,
     /// The last silence for which the peer waited, whose row is not written yet.
     stall: Option<Box<Stall>>,
-    /// The packet of a PING that was not acknowledged when the other side sent again after a silence, 0 for none.
-    ignored_ping: u32,
     /// Idle intervals in `row` from which on they are remembered.
     judged: u32,
     limit: Limit,
@@ -127,7 +94,6 @@ impl Default for Turns {
             classes: Vec::new(),
             requests: VecDeque::new(),
             stall: None,
-            ignored_ping: 0,
             judged: JUDGED_IDLES,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
             row: TurnRow {
@@ -149,9 +115,6 @@ impl Turns {
         if waits != call.waiting {
             call.waiting = waits;
             self.change(waits, by_client, &at, near);
-            if !waits && let Some(stall) = &mut self.stall {
-                stall.answer(call.first.time, at.ready_time);
-            }
         }
     }
 
@@ -159,23 +122,21 @@ impl Turns {
     /// written.
     pub fn stalled(&mut self, side: usize, row: StallRow, client: usize, stalls: &mut Stalls) {
         self.write_stall(client, stalls);
-        self.stall = Some(Box::new(Stall { row, side, left: row.waiting, ..Stall::default() }));
-    }
-
-    /// The first PING that its peer has not acknowledged yet is in packet `ping`. If the peer has resumed since, it is one that
-    /// does not acknowledge PINGs, or not this one. Returns whether it is so.
-    pub fn is_ignored(&mut self, ping: u32) -> bool {
-        if let Some(stall) = self.stall.as_mut().filter(|stall| stall.row.ping_packet == ping) {
-            (stall.row.ping_packet, stall.row.ping_time_ns) = (0, -1);
-            self.ignored_ping = ping;
-        }
-        self.ignored_ping == ping
+        self.stall = Some(Box::new(Stall::new(side, row)));
     }
 
     /// Writes the row of the last silence.
     pub fn write_stall(&mut self, client: usize, stalls: &mut Stalls) {
         if let Some(stall) = self.stall.take() {
-            stalls.push(StallRow { direction: u8::from(stall.side != client), ..stall.row });
+            stalls.push(stall.into_row(client));
+        }
+    }
+
+    /// The first message of an answer begins at `now`; the request had been whole at `since`.
+    #[inline(always)]
+    pub fn answered(&mut self, since: i64, now: i64) {
+        if let Some(stall) = &mut self.stall {
+            stall.answer(since, now);
         }
     }
 
@@ -421,46 +382,6 @@ mod tests {
         let row = turns.finish(7, 0, 2, &mut idles);
         assert_eq!((row.idles, row.idle_ns, row.pauses), (1, 70 * US, 0));
         assert_eq!((idles.length_class[0], idles.before_packet[0], idles.after_packet[0]), (6, 4, 5));
-    }
-
-    #[test]
-    fn answers_to_what_waited_in_a_silence_are_measured() {
-        let (mut turns, mut stalls) = (Turns::default(), Stalls::default());
-        let mut begun = [0, 5 * US, 20 * US].map(|time| Call { first: At::new(1, time), ..stream() });
-        for call in &mut begun {
-            let at = call.first;
-            turns.update(call, 0, true, at, 0);
-        }
-        let row =
-            StallRow { start_time_ns: 10 * US, duration_ns: 20 * US, waiting: 3, direction: 7, ..StallRow::default() };
-        turns.stalled(1, row, 0, &mut stalls);
-        let mut later = Call { first: At::new(4, 31 * US), ..stream() };
-        let at = later.first;
-        turns.update(&mut later, 0, true, at, 0);
-        let mut order = begun.each_mut();
-        order.reverse();
-        for (nth, call) in order.into_iter().enumerate() {
-            ends(call, &mut turns, At::new(5, (30 + nth as i64) * US));
-        }
-        ends(&mut later, &mut turns, At::new(9, 90 * US));
-        assert!(stalls.is_empty());
-        turns.write_stall(0, &mut stalls);
-        turns.write_stall(0, &mut stalls);
-        assert_eq!((stalls.len(), stalls.direction[0]), (1, 1));
-        assert_eq!((stalls.answers_ns[0], stalls.durations_ns[0]), (2 * US, 22 * US)); // they took 10, 26 and 32
-    }
-
-    #[test]
-    fn a_ping_that_is_not_acknowledged_after_a_silence_shows_no_pause() {
-        let (mut turns, mut stalls) = (Turns::default(), Stalls::default());
-        assert!(!turns.is_ignored(8));
-        for (ping_packet, ignored) in [(8, false), (9, true)] {
-            turns.stalled(1, StallRow { ping_packet, ping_time_ns: 5, ..StallRow::default() }, 0, &mut stalls);
-            assert_eq!((turns.is_ignored(9), turns.is_ignored(10)), (ignored, false));
-        }
-        turns.stalled(1, StallRow::default(), 0, &mut stalls);
-        assert!(turns.is_ignored(9), "as long as it is the first one");
-        assert_eq!((stalls.ping_packet, stalls.ping_time_ns), (vec![8, 0], vec![5, -1]));
     }
 
     #[test]

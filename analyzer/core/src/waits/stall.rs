@@ -28,9 +28,7 @@ pub fn was_silent(last_data_time: i64, at: At) -> bool {
 pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     let (half, peer) = (&layers.tcp.halves[side], &layers.tcp.halves[1 - side]);
     let http2 = &mut layers.http2;
-    let pinged = http2.sides[side].pinged;
-    let turns = &mut http2.application.turns;
-    let pinged = pinged.filter(|ping| !turns.is_ignored(ping.ready_packet));
+    let turns = &http2.application.turns;
     let waiting = if side == http2.client { 0 } else { turns.waiting() };
     let Some(free) = half.acks.first_of_all(half.highest) else { return };
     let silent_since = |since: i64| since.max(free.time).max(half.last_data_time);
@@ -38,8 +36,11 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     let silence = |since: i64| at.time.saturating_sub(since).saturating_sub(near);
     let waited = (waiting >= SEVERAL).then(|| silent_since(turns.waiting_since()));
     let rpcs = waited.filter(|since| silence(*since) >= LATE_RPCS);
-    let ping = pinged.filter(|ping| silence(silent_since(ping.ready_time)) >= LATE_PING);
-    let Some(start) = rpcs.into_iter().chain(ping.map(|ping| silent_since(ping.ready_time))).min() else { return };
+    let pinged = http2.sides[side].pinged.map(|ping| (ping, silent_since(ping.ready_time)));
+    // behind any retransmission its acknowledgement may have been lost
+    let late = |&(_, since): &(At, i64)| silence(since) >= LATE_PING && peer.last_retransmission < since;
+    let ping = pinged.filter(late);
+    let Some(start) = rpcs.into_iter().chain(ping.map(|(_, since)| since)).min() else { return };
     let troubled = half.last_retransmission >= start || lost_since(peer, start);
     let full =
         http2.application.stalls >= limits::CONNECTION_STALLS || cx.stalls.len() >= limits::STALLS + limits::ROWS_AHEAD;
@@ -56,8 +57,8 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
         stopped_time_ns: half.last_data_time,
         resumed_at_packet: at.packet,
         waiting,
-        ping_packet: ping.map_or(0, |ping| ping.ready_packet),
-        ping_time_ns: ping.map_or(-1, |ping| ping.ready_time),
+        ping_packet: ping.map_or(0, |(ping, _)| ping.ready_packet),
+        ping_time_ns: ping.map_or(-1, |(ping, _)| ping.ready_time),
         acked_time_ns: all_acked.map_or(-1, |ack| ack.time),
         answers_ns: -1,
         durations_ns: -1,

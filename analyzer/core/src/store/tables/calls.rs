@@ -45,7 +45,7 @@ table!(
         headers_packet: u32, headers_time_ns: i64,
         cut_request_bytes: u32, cut_request_packet: u32, cut_request_time_ns: i64,
         cut_response_bytes: u32, cut_response_packet: u32, cut_response_time_ns: i64,
-        response_messages: u32, since_answer_ns: i64,
+        response_messages: u32, since_answer_ns: i64, since_bytes_ns: i64,
     }
 );
 

@@ -132,7 +132,7 @@ table!(
     Stalls, StallRow {
         connection: u32, direction: u8, start_time_ns: i64, duration_ns: i64, stopped_at_packet: u32,
         stopped_time_ns: i64, resumed_at_packet: u32, waiting: u32, ping_packet: u32, ping_time_ns: i64,
-        acked_time_ns: i64, answers_ns: i64, durations_ns: i64,
+        acked_time_ns: i64, unanswered: u32, answers_ns: i64, durations_ns: i64,
     }
 );
 
