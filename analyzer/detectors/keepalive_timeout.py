@@ -1,4 +1,4 @@
-"""A keepalive timeout ended connections: the answer to a PING was on the way, or the peer's process stood still.
+"""A keepalive timeout ended connections: the answer to a PING was on the way, or the peer's process was paused.
 
 What it finds
 -------------
@@ -30,7 +30,7 @@ The log of that side has another reason for the close.
 What to do
 ----------
 Make the keepalive timeout longer than the longest round trip, with room for queues and retransmissions: implementations
-use 20 s by default. If the peer stood still, look for a pause in its garbage collector's log, for a CPU quota, and for
+use 20 s by default. If the peer was paused, look for a pause in its garbage collector's log, for a CPU quota, and for
 handlers that block its event loop.
 
 References
@@ -181,7 +181,7 @@ def _find_late_ack(tables: Tables, row: int) -> int | None:
     return int(rows[0]) if len(rows) else None
 
 
-_LONGER = "longer than its peer stands still; a peer that is gone is noticed later"
+_LONGER = "longer than its peer pauses; a peer that is gone is noticed later"
 
 
 def _list_remedies(tables: Tables, row: int, note: str) -> tuple[Remedy, ...]:

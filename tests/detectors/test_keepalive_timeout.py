@@ -40,7 +40,7 @@ def test_a_peer_whose_tcp_alone_responds_is_named() -> None:
     assert (finding.severity, finding.confidence, finding.metrics["affected_rpcs"]) == ("warning", "high", 6)
     assert finding.metrics["median_wait_ns"] == pytest.approx(600 * MS, rel=0.05)
     assert finding.title.endswith("server 10.9.0.2 had not acknowledged it")
-    assert "stands still" in finding.remedies[0].note
+    assert "longer than its peer pauses" in finding.remedies[0].note
 
 
 @pytest.mark.parametrize(
