@@ -117,7 +117,17 @@ fn number_by_name(numbers: &mut [u32], names: &[String]) {
 }
 
 /// Columns of what a cut divides: the densest second and the intervals of a piece, and stays at a limit.
-const DIVIDED: [&str; 5] = ["dense_", "busy_intervals ", "at_limit_times ", "interval_ns ", "interval_spread_ns "];
+/// Answers to calls that waited in a silence count up to the cut behind it.
+const DIVIDED: [&str; 8] = [
+    "dense_",
+    "busy_intervals ",
+    "at_limit_times ",
+    "interval_ns ",
+    "interval_spread_ns ",
+    "unanswered ",
+    "answers_ns ",
+    "durations_ns ",
+];
 
 /// What is the same however a run is cut. Pieces have the first PINGs each, rows of RPCs that were open stand behind others,
 /// names have other numbers, and methods without a name are told apart by their connections' numbers.
