@@ -30,18 +30,49 @@ def mark_refused(tables: Tables, rows: Ints) -> Mask:
     return refused
 
 
+def find_notices(tables: Tables) -> Ints:
+    """Find when the server of each connection sent its first GOAWAY without an error; the maximum for none."""
+    g = tables.goaways
+    graceful = (g.direction == 1) & (g.code == 0)
+    noticed = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
+    return noticed
+
+
+def find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
+    """Find the first such GOAWAY of each connection; with `server_only` where the server sent the first of any."""
+    goaways = tables.goaways
+    if not (wanted & (goaways.direction == 1) if server_only else wanted).any():
+        return {}
+    found: dict[int, int] = {}
+    first: dict[int, int] = {}
+    for row in np.argsort(goaways.packet, kind="stable").tolist():
+        connection = int(goaways.connection[row])
+        begin = first.setdefault(connection, row)
+        if wanted[row] and not (server_only and int(goaways.direction[begin]) == 0):
+            found.setdefault(connection, row)
+    return found
+
+
+def mark_answers_to_closes(tables: Tables) -> Mask:
+    """Mark GOAWAYs that answer their peer's FIN or RST, as libraries send them with an error."""
+    g, closings, c = tables.goaways, tables.closings, tables.connections
+    near = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])
+    closed = np.full((2, len(c.rpcs)), np.iinfo(np.int64).max)
+    np.minimum.at(closed, (closings.direction, closings.connection), closings.time_ns)
+    way = np.maximum(near[g.direction, g.connection], 0)
+    return np.asarray(g.time_ns - way >= closed[1 - g.direction.astype(np.int64), g.connection])
+
+
 _WITH_CLOSE_NS = 20_000_000
 """Calls that end so soon before their server closes the connection end with it: libraries take a few milliseconds."""
 
 
 def mark_shut_down(tables: Tables, rpc: Counts, ends_ns: Ints) -> Mask:
     """Mark RPCs that ended together with their connection, which their server closed after it had said GOAWAY."""
-    c, g, on = tables.connections, tables.goaways, tables.rpcs.connection[rpc]
-    said = np.full(len(c.rpcs), np.iinfo(np.int64).max)
-    graceful = (g.direction == 1) & (g.code == 0)
-    np.minimum.at(said, g.connection[graceful], g.time_ns[graceful])
+    c, on = tables.connections, tables.rpcs.connection[rpc]
     closed = (c.closed_by[on] == 1) & (c.closed_time_ns[on] >= 0)
-    with_it = closed & (said[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS)
+    with_it = closed & (find_notices(tables)[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS)
     # a server that drains a connection closes it when its last call ends, whatever ended that
     together = np.bincount(on[with_it], minlength=len(c.rpcs)) > 1
     return np.asarray(with_it & together[on])
@@ -80,18 +111,21 @@ class Drained(Struct, frozen=True, eq=False):
 
     def describe(self) -> str:
         """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
-        limits = ["on requests per connection"] * (self.requests > 0) + ["on the age of connections"] * (
-            self.age_ns > 0
-        )
-        limit = f"a limit {' or '.join(limits)}"
+        if self.requests and self.age_ns:
+            limit = "a limit on requests per connection or on the age of connections"
+        else:
+            limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
         times = f"{self.connections:,} of {count(self.of, 'connection')}"
         return f"The server drained {times} with GOAWAY {self.when}: {limit}."
 
     @property
     def when(self) -> str:
         """Say when they were drained: `after exactly 50 requests each`."""
-        requests = [f"after exactly {self.requests:,} requests each"] * (self.requests > 0)
-        return " and ".join(requests + [f"at an age of about {milliseconds(self.age_ns)}"] * (self.age_ns > 0))
+        age = f"at an age of about {milliseconds(self.age_ns)}"
+        if not self.requests:
+            return age
+        requests = f"after exactly {self.requests:,} requests each"
+        return f"{requests} and {age}" if self.age_ns else requests
 
     def advise(self) -> str:
         """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..model.finding import Confidence, Evidence, Severity
 from ..summary import figures
-from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
+from ..tables import DIRECTIONS, Codes, Counts, Ints, Mask, Tables
 from ..tables.durations import clip_ns
 
 EXAMPLES, FEW_EXAMPLES = 3, 2
@@ -25,6 +25,19 @@ def share_of_time(tables: Tables, lost_ns: int) -> float:
     """Return `lost_ns` as a share of all RPC time; 0 without RPC time."""
     whole = rpc_time(tables)
     return lost_ns / whole if whole else 0.0
+
+
+def reaction_ns(tables: Tables, connections: int | Counts, side: int, own_ns: int) -> Any:
+    """Tell how long after a packet to `side` its answer may be captured: the way there and back, and its own time."""
+    c = tables.connections
+    near = c.near_server_rtt_ns if side else c.near_client_rtt_ns
+    return np.maximum(near[connections], 0) + own_ns
+
+
+def mark_same_server(tables: Tables, connection: int) -> Mask:
+    """Mark the connections to the server of one of them: the same address and port."""
+    c = tables.connections
+    return np.asarray((c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection]))
 
 
 def severity(share: float, warning: float, critical: float) -> Severity:

@@ -96,10 +96,8 @@ def is_tried_in_vain(tables: Tables, row: int) -> bool:
 
 def _mark_same_end(tables: Tables, row: int) -> Mask:
     """Mark connections to the server that does not answer; none where it is the client."""
-    u, c = tables.unanswered, tables.connections
-    connection = int(u.connection[row])
-    same = (c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection])
-    return np.asarray(same & (u.direction[row] == 0))
+    u = tables.unanswered
+    return np.asarray(_shared.mark_same_server(tables, int(u.connection[row])) & (u.direction[row] == 0))
 
 
 def mark_answered(tables: Tables, rows: Ints) -> Mask:

@@ -99,7 +99,7 @@ def _find_lost(tables: Tables) -> Ints:
 
     A server that sent one before gave notice: its grace was too short, which is `connection-closed-early`.
     """
-    c, rpcs, noticed = tables.connections, tables.rpcs, _find_notices(tables)
+    c, rpcs, noticed = tables.connections, tables.rpcs, _draining.find_notices(tables)
     fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
     rows = _failures.failed(tables).rpc.astype(np.int64)
     rows = rows[np.flatnonzero(fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows))]
@@ -175,7 +175,7 @@ def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> 
 
 def _mark_late(tables: Tables, rows: Ints) -> Mask:
     """Mark calls that began a round trip or more after the server's first GOAWAY, which their client had then."""
-    rpcs, noticed = tables.rpcs, _find_notices(tables)
+    rpcs, noticed = tables.rpcs, _draining.find_notices(tables)
     on = rpcs.connection[rows]
     trip = tables.connections.min_rtt_ns[on]
     return (trip >= 0) & (rpcs.start_time_ns[rows] - np.maximum(trip, 0) >= noticed[on])
@@ -183,17 +183,9 @@ def _mark_late(tables: Tables, rows: Ints) -> Mask:
 
 def _is_announced(tables: Tables, connections: tuple[int, ...]) -> bool:
     """Check whether a server sent its last GOAWAY a round trip or more after its first one."""
-    noticed, trips, last = _find_notices(tables), tables.connections.min_rtt_ns, _draining.find_last_goaways(tables)
+    noticed, trips = _draining.find_notices(tables), tables.connections.min_rtt_ns
+    last = _draining.find_last_goaways(tables)
     return any(tables.goaways.time_ns[last[one]] - noticed[one] >= max(trips[one], 1) for one in connections)
-
-
-def _find_notices(tables: Tables) -> Ints:
-    """Find when the server of each connection sent its first GOAWAY without an error; the maximum for none."""
-    g = tables.goaways
-    graceful = (g.direction == 1) & (g.code == 0)
-    noticed = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
-    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
-    return noticed
 
 
 def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:

@@ -59,7 +59,7 @@ from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _retries, _timers
 from ._failures import Failed
-from ._shared import distinct, lower, milliseconds, quality_allows
+from ._shared import distinct, lower, milliseconds, quality_allows, reaction_ns
 
 ID = "cancelled"
 ABOUT = About(
@@ -159,21 +159,16 @@ def _describe_timer(median: str, hidden: bool) -> str:
 def _find_reason(tables: Tables, rows: Failed, limits: Limits) -> str:
     """Say what else than a timer may have made clients cancel calls after the same time; nothing where none is seen."""
     by_client = rows.where((rows.row >= 0) & (rows.reset_by == 0))
+    within = reaction_ns(tables, tables.rpcs.connection[by_client.rpc], 0, limits.answered_ns)
     least = max(limits.answered_share * len(rows), 1)
-    return _find_last_message(tables, by_client, least, limits) or _find_other_answers(tables, by_client, least, limits)
+    message = _find_last_message(tables, by_client, within, least)
+    return message or _find_other_answers(tables, by_client, within, least, limits)
 
 
-def _wait_ns(tables: Tables, rows: Failed, limits: Limits) -> Ints:
-    """Tell how long after a packet to the client its reset may be captured: the way and back, and its own time."""
-    way = tables.connections.near_client_rtt_ns[tables.rpcs.connection[rows.rpc]]
-    return np.asarray(np.maximum(way, 0) + limits.answered_ns)
-
-
-def _find_last_message(tables: Tables, rows: Failed, least: float, limits: Limits) -> str:
+def _find_last_message(tables: Tables, rows: Failed, within_ns: Ints, least: float) -> str:
     failures = tables.failures
-    last = (failures.since_bytes_ns[rows.row] >= 0) & (
-        failures.since_bytes_ns[rows.row] <= _wait_ns(tables, rows, limits)
-    )
+    since = failures.since_bytes_ns[rows.row]
+    last = (since >= 0) & (since <= within_ns)
     messages, counts = np.unique(failures.response_messages[rows.row[last]], return_counts=True)
     usual = int(np.argmax(counts)) if len(counts) else 0
     if not len(counts) or not messages[usual] or counts[usual] < least:
@@ -185,9 +180,9 @@ def _find_last_message(tables: Tables, rows: Failed, least: float, limits: Limit
     )
 
 
-def _find_other_answers(tables: Tables, rows: Failed, least: float, limits: Limits) -> str:
+def _find_other_answers(tables: Tables, rows: Failed, within_ns: Ints, least: float, limits: Limits) -> str:
     c, since = tables.connections, tables.failures.since_answer_ns[rows.row]
-    answered = int(((since >= 0) & (since <= _wait_ns(tables, rows, limits))).sum())
+    answered = int(((since >= 0) & (since <= within_ns)).sum())
     on = distinct(tables.rpcs.connection[rows.rpc])
     lasted = total_ns(c.last_time_ns[on] - c.first_time_ns[on])
     if answered < least or int(c.rpcs[on].sum()) * limits.answered_ns > limits.by_chance * lasted:

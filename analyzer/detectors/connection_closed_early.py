@@ -67,7 +67,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
+from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _breaches, _draining, _known_texts, _shared, _software, _timers
@@ -135,8 +135,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     lost = _find_lost(tables)
     groups = group_rows(tables.rpcs.connection[lost])
     lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
-    errors = _find_first_goaways(tables, (tables.goaways.code != 0) & ~_mark_answers_to_closes(tables))
-    graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
+    failed = (tables.goaways.code != 0) & ~_draining.mark_answers_to_closes(tables)
+    errors = _draining.find_first_goaways(tables, failed)
+    graceful = _draining.find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
     breaches = _breaches.find_breaches(tables)
     ends = [
@@ -173,31 +174,6 @@ def _find_lost(tables: Tables) -> Counts:
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 
-def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
-    """Find the first such GOAWAY of each connection; with `server_only` where the server sent the first of any."""
-    goaways = tables.goaways
-    if not (wanted & (goaways.direction == 1) if server_only else wanted).any():
-        return {}
-    found: dict[int, int] = {}
-    first: dict[int, int] = {}
-    for row in np.argsort(goaways.packet, kind="stable").tolist():
-        connection = int(goaways.connection[row])
-        begin = first.setdefault(connection, row)
-        if wanted[row] and not (server_only and int(goaways.direction[begin]) == 0):
-            found.setdefault(connection, row)
-    return found
-
-
-def _mark_answers_to_closes(tables: Tables) -> Mask:
-    """Mark GOAWAYs that answer their peer's FIN or RST, as libraries send them with an error."""
-    g, closings, c = tables.goaways, tables.closings, tables.connections
-    near = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])
-    closed = np.full((2, len(c.rpcs)), np.iinfo(np.int64).max)
-    np.minimum.at(closed, (closings.direction, closings.connection), closings.time_ns)
-    way = np.maximum(near[g.direction, g.connection], 0)
-    return np.asarray(g.time_ns - way >= closed[1 - g.direction.astype(np.int64), g.connection])
-
-
 def _make_end(
     tables: Tables, connection: int, goaway: int, lost: tuple[int, ...], breaches: Sequence[int], limits: Limits
 ) -> _End:
@@ -206,21 +182,14 @@ def _make_end(
     graceful = goaway >= 0 and not failed
     said = int(tables.goaways.time_ns[goaway]) if goaway >= 0 else -1
     # a client that closes as soon as a GOAWAY reaches it acts on that
-    drops = graceful and by == 0 and 0 <= closed - said <= _reaction_ns(tables, connection, 0, limits)
+    within = [int(_shared.reaction_ns(tables, connection, one, limits.drop_ns)) for one in (0, 1)]
+    drops = graceful and by == 0 and 0 <= closed - said <= within[0]
     side, acts = (int(tables.goaways.direction[goaway]), said) if failed else (by, closed)
     breach = -1
     if breaches and not graceful and side < common.NOBODY:
-        within = _reaction_ns(tables, connection, side, limits)
-        breach = _breaches.find_answered(tables, breaches, side, acts, within)
+        breach = _breaches.find_answered(tables, breaches, side, acts, within[side])
     grave = bool(lost) and (by == 1 or failed or drops or breach >= 0)
     return _End(connection, goaway, lost, grave, drops, _find_closer(tables, connection), breach)
-
-
-def _reaction_ns(tables: Tables, connection: int, side: int, limits: Limits) -> int:
-    """Tell how long after a packet to `side` its answer may be captured: the way there and back, and its own time."""
-    c = tables.connections
-    near = (c.near_client_rtt_ns, c.near_server_rtt_ns)[side]
-    return max(int(near[connection]), 0) + limits.drop_ns
 
 
 def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:

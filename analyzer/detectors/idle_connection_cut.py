@@ -213,7 +213,7 @@ _WHY_STOPPED = Remedy(
 def _find_refusal(tables: Tables, cut: _Cut, limits: Limits) -> int | None:
     """Find the client's next connection to the same server, if that refused its SYN soon after: it had stopped."""
     c, setups, row = tables.connections, tables.setups, cut.connection
-    same = (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row]) & (c.client_ip == c.client_ip[row])
+    same = _shared.mark_same_server(tables, row) & (c.client_ip == c.client_ip[row])
     since = c.first_time_ns - c.closed_time_ns[row]
     later = np.flatnonzero(same & (setups.syns > 0) & (since > 0) & (since <= limits.refused_ns))
     if cut.kind != "RST" or not len(later):

@@ -59,7 +59,7 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     late_ns: int = 250_000_000
-    """Time beyond some round trips until which a PING without TCP's ACK is sent again (Linux TCP_RTO_MIN, 200 ms)."""
+    """Time beyond some round trips until a PING without TCP's ACK is retransmitted (Linux TCP_RTO_MIN, 200 ms)."""
     round_trips: float = 3.0
     """These round trips (RFC 6298 section 2: the timeout begins with three)."""
     connections: int = 2

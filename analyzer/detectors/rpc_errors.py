@@ -64,7 +64,7 @@ from . import _breaches, _known_texts, _software
 from . import _failures as common
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import FEW_EXAMPLES, host, quality_allows
+from ._shared import FEW_EXAMPLES, host, quality_allows, reaction_ns
 
 ID = "rpc-errors"
 
@@ -184,11 +184,12 @@ def _find_breach(tables: Tables, rows: Failed) -> tuple[int, str]:
     breaches = _breaches.find_breaches(tables)
     if not breaches:
         return -1, ""
-    c, on = tables.connections, tables.rpcs.connection[rows.rpc].tolist()
+    on = tables.rpcs.connection[rows.rpc]
+    within = reaction_ns(tables, on, 1, _DROP_NS).tolist()
     ends = (tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns).tolist()
     found = [
-        (_breaches.find_answered(tables, breaches.get(one, ()), 1, end, max(int(near), 0) + _DROP_NS), end)
-        for one, end, near in zip(on, ends, c.near_server_rtt_ns[on], strict=True)
+        (_breaches.find_answered(tables, breaches.get(one, ()), 1, end, most), end)
+        for one, end, most in zip(on.tolist(), ends, within, strict=True)
     ]
     behind = [(breach, end) for breach, end in found if breach >= 0]
     if 2 * len(behind) <= len(rows):

@@ -291,14 +291,15 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     ends = f"{tables.client(worst.connection)} to {tables.server(worst.connection)}"
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
     waited = "may have waited" if worst.rpc < 0 else "waited"
-    many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
+    set_up = count(len(found), "connection")
+    many = f"{set_up} lost {median}{' each (median)' if len(found) > 1 else ''}"
     grave = severity(share, limits.warning_share, limits.critical_share)
     unread = any(slow.rpc < 0 for slow in found)
     closed = _find_closed(tables, worst) if kind == "refused" else -1
     stopped = closed >= 0
     return Finding(
         id=ID,
-        title=f"{count(len(found), 'connection')} set up {median} late: {CAUSES[kind]}",
+        title=f"{set_up} set up {median} late: {CAUSES[kind]}",
         severity="warning" if grave == "critical" and len(found) < limits.critical_connections else grave,
         confidence=lower("low" if unread else "high", quality_allows(tables)),
         scope=Scope(tuple(rows), methods_of_connections(tables, rows)),
@@ -322,13 +323,9 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             f"Server {tables.server(closed)} closed a connection, and then refused new ones for {median}: look for why "
             "it stopped. Calls that had no connection meanwhile are not in the capture."
             if stopped
-            else f"{_say_many(found)} {waited} {median} for the set-up: {CAUSES[kind]}. {ADVICE[kind]}."
+            else f"The first RPC of {set_up} {waited} {median} for the set-up: {CAUSES[kind]}. {ADVICE[kind]}."
         ),
     )
-
-
-def _say_many(found: list[_Slow]) -> str:
-    return f"The first RPC of {count(len(found), 'connection')}"
 
 
 _STOPPED_NS = 60_000_000_000
@@ -338,8 +335,8 @@ _STOPPED_NS = 60_000_000_000
 def _find_closed(tables: Tables, slow: _Slow) -> int:
     """Find the last connection of the client that this server closed before it refused others; -1 for none."""
     c, row, first = tables.connections, slow.connection, slow.attempts[0]
-    same = (c.server_ip == c.server_ip[row]) & (c.server_port == c.server_port[row])
-    before = same & (c.client_ip == c.client_ip[row]) & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
+    same = _shared.mark_same_server(tables, row) & (c.client_ip == c.client_ip[row])
+    before = same & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
     since = c.first_time_ns[first] - c.closed_time_ns
     rows = np.flatnonzero(before & (since >= 0) & (since <= _STOPPED_NS))
     return int(rows[np.argmax(c.closed_time_ns[rows])]) if len(rows) else -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detecting import found, the_finding
 from judging import changed
@@ -12,8 +13,9 @@ from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _software, _timers
+from grpcdiag.analyzer.detectors import _draining, _software, _timers
 from grpcdiag.analyzer.detectors import stream_timeout as detector
+from grpcdiag.analyzer.detectors._failures import failed
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
@@ -36,6 +38,20 @@ QUIET_ON = [
     "wild/grpc-js-age-grace",
     "wild/grpc-js-grace",
 ]
+
+
+def test_only_calls_that_end_together_end_with_their_connection() -> None:
+    """A server that drains a connection closes it when its last call ends, whatever ended that."""
+    tables = decode([recorded("wild/grpc-js-age-grace.pcap.zst")])
+    rows = failed(tables)
+    ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    assert _draining.mark_shut_down(tables, rows.rpc, ends).tolist() == [True] * 10
+    alone = rows.reset_by == 1  # without the other stream of each connection, which ends with the FIN
+    assert not _draining.mark_shut_down(tables, rows.rpc[alone], ends[alone]).any()
+    late = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 21 * MS)
+    assert not _draining.mark_shut_down(late, rows.rpc, ends).any()
+    failing = changed(tables, "goaways", code=np.ones_like(tables.goaways.code))
+    assert not _draining.mark_shut_down(failing, rows.rpc, ends).any()
 
 
 @pytest.mark.parametrize(
