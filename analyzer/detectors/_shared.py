@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..model.finding import Confidence, Evidence, Severity
 from ..summary import figures
-from ..tables import DIRECTIONS, Codes, Counts, Ints, Mask, Tables
+from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
 from ..tables.durations import clip_ns
 
 EXAMPLES, FEW_EXAMPLES = 3, 2
@@ -34,10 +34,10 @@ def reaction_ns(tables: Tables, connections: int | Counts, side: int, own_ns: in
     return np.maximum(near[connections], 0) + own_ns
 
 
-def mark_same_server(tables: Tables, connection: int) -> Mask:
-    """Mark the connections to the server of one of them: the same address and port."""
+def number_servers(tables: Tables) -> Ints:
+    """Number the server of each connection: equal numbers are the same address and port."""
     c = tables.connections
-    return np.asarray((c.server_ip == c.server_ip[connection]) & (c.server_port == c.server_port[connection]))
+    return np.asarray(c.server_ip.astype(np.int64) << 16 | c.server_port)
 
 
 def severity(share: float, warning: float, critical: float) -> Severity:

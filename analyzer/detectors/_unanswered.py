@@ -81,12 +81,6 @@ def find_answer(tables: Tables, row: int) -> int | None:
     return int(later[0]) if len(later) else None
 
 
-def is_answered_meanwhile(tables: Tables, row: int) -> bool:
-    """Check whether a new connection was answered while the bytes of this one were still retransmitted."""
-    answer, u = find_answer(tables, row), tables.unanswered
-    return answer is not None and bool(tables.setups.syn_ack_time_ns[answer] <= u.last_time_ns[row])
-
-
 def is_tried_in_vain(tables: Tables, row: int) -> bool:
     """Check whether a later SYN to the same end had no answer at all."""
     c, setups = tables.connections, tables.setups
@@ -96,19 +90,25 @@ def is_tried_in_vain(tables: Tables, row: int) -> bool:
 
 def _mark_same_end(tables: Tables, row: int) -> Mask:
     """Mark connections to the server that does not answer; none where it is the client."""
-    u = tables.unanswered
-    return np.asarray(_shared.mark_same_server(tables, int(u.connection[row])) & (u.direction[row] == 0))
+    u, servers = tables.unanswered, _shared.number_servers(tables)
+    return np.asarray((servers == servers[u.connection[row]]) & (u.direction[row] == 0))
 
 
-def mark_answered(tables: Tables, rows: Ints) -> Mask:
-    """Mark rows for which `find_answer` finds a connection."""
-    u, c = tables.unanswered, tables.connections
-    server = c.server_ip.astype(np.int64) << 16 | c.server_port
-    servers = _shared.distinct(server)
-    latest = np.full(len(servers), -1, dtype=np.int64)
-    np.maximum.at(latest, np.searchsorted(servers, server), tables.setups.syn_ack_time_ns)
-    mine = np.searchsorted(servers, server[u.connection[rows]])
-    return np.asarray((u.direction[rows] == 0) & (latest[mine] > u.first_time_ns[rows]))
+def mark_answered(tables: Tables, rows: Ints, *, meanwhile: bool = False) -> Mask:
+    """Mark rows for which `find_answer` finds a connection.
+
+    With `meanwhile` it was answered while the bytes of this one were still retransmitted.
+    """
+    u, syn_acks, servers = tables.unanswered, tables.setups.syn_ack_time_ns, _shared.number_servers(tables)
+    times = {server: np.sort(syn_acks[mine]) for server, mine in group_rows(servers).items()} if len(rows) else {}
+
+    def is_answered(row: int) -> bool:
+        mine = times[int(servers[u.connection[row]])]
+        place = int(np.searchsorted(mine, u.first_time_ns[row], side="right"))
+        return place < len(mine) and not (meanwhile and mine[place] > u.last_time_ns[row])
+
+    answered = np.array([is_answered(row) for row in rows.tolist()], dtype=bool)
+    return np.asarray((u.direction[rows] == 0) & answered)
 
 
 def find_error(tables: Tables, row: int) -> int | None:

@@ -117,7 +117,7 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     for number, kind in enumerate(_attempts.KINDS):
         rows = failures.connection[failures.kind == number]
         last = reached if kind in ("refused", "unreachable", "unanswered") else worked
-        for group in group_rows(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows]).values():
+        for group in group_rows(_shared.number_servers(tables)[rows]).values():
             for mine in _divide_by_words(tables, kind, rows[group]):
                 later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
                 groups.append(_Group(kind, mine, bool(later)))
@@ -165,7 +165,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         metrics={
             "attempts": len(rows),
             **{f"{kind}_attempts": n for kind, n in _count_kinds(groups).items()},
-            "servers": len(distinct(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows])),
+            "servers": len(distinct(_shared.number_servers(tables)[rows])),
             "first_time_ns": int(c.first_time_ns[rows].min()),
             "last_time_ns": int(c.first_time_ns[rows].max()),
         },

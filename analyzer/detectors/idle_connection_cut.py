@@ -53,6 +53,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Mask, Tables
+from ..tables.grouping import group_rows
 from . import _failures, _resets, _shared, _timers, _unanswered
 
 ID = "idle-connection-cut"
@@ -167,7 +168,8 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
     dark = silent[~_unanswered.mark_answered(tables, silent)]
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
-    stopped = all(_find_refusal(tables, cut, limits) is not None for cut in cuts)
+    refusals = _find_refusals(tables, cuts, limits)
+    stopped = len(refusals) == len(connections)
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
@@ -189,7 +191,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
         evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
-        explanation=_explain(tables, cuts, limits),
+        explanation=_explain(tables, cuts, refusals.get(first.connection)),
         remedies=(_WHY_STOPPED,) if stopped else _list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
         verdict=(
@@ -210,16 +212,23 @@ _WHY_STOPPED = Remedy(
 )
 
 
-def _find_refusal(tables: Tables, cut: _Cut, limits: Limits) -> int | None:
-    """Find the client's next connection to the same server, if that refused its SYN soon after: it had stopped."""
-    c, setups, row = tables.connections, tables.setups, cut.connection
-    same = _shared.mark_same_server(tables, row) & (c.client_ip == c.client_ip[row])
-    since = c.first_time_ns - c.closed_time_ns[row]
-    later = np.flatnonzero(same & (setups.syns > 0) & (since > 0) & (since <= limits.refused_ns))
-    if cut.kind != "RST" or not len(later):
-        return None
-    following = int(later[np.argmin(c.first_time_ns[later])])
-    return following if setups.reset_packet[following] > 0 and setups.syn_ack_packet[following] == 0 else None
+def _find_refusals(tables: Tables, cuts: list[_Cut], limits: Limits) -> dict[int, int]:
+    """Find the next connection of a cut one's client to its server, if that refused its SYN soon after.
+
+    The server had stopped then.
+    """
+    c, setups, found = tables.connections, tables.setups, {}
+    _, servers = np.unique(_shared.number_servers(tables), return_inverse=True)
+    ends = servers.astype(np.int64) * len(tables.addresses) + c.client_ip
+    begun = group_rows(np.where(setups.syns > 0, ends, -1))
+    for cut in (cut for cut in cuts if cut.kind == "RST"):
+        rows = begun.get(int(ends[cut.connection]), np.zeros(0, dtype=np.int64))
+        since = c.first_time_ns[rows] - c.closed_time_ns[cut.connection]
+        rows = rows[(since > 0) & (since <= limits.refused_ns)]
+        following = int(rows[np.argmin(c.first_time_ns[rows])]) if len(rows) else None
+        if following is not None and setups.reset_packet[following] > 0 and setups.syn_ack_packet[following] == 0:
+            found[cut.connection] = following
+    return found
 
 
 def _count(cuts: list[_Cut], kind: str) -> int:
@@ -233,10 +242,9 @@ def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Se
     return "critical" if many or share >= limits.critical_time else "warning"
 
 
-def _explain(tables: Tables, cuts: list[_Cut], limits: Limits) -> str:
+def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     first = cuts[0]
     peer = _shared.host(tables, first.connection, _find_peer(tables, first))
-    refused = _find_refusal(tables, first, limits)
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )

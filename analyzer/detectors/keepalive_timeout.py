@@ -76,17 +76,19 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     resent = connections.retransmitted_packets - connections.needless_retransmissions.astype(np.int64)
     heard = (trips >= 0) & ((resent == 0) & (unread == 0))[c.connection]
     silent = c.peer_time_ns <= c.ping_time_ns + np.maximum(trips, 0)
-    hasty = _find_closings(tables, waited < trips)
-    late = _find_closings(tables, heard & silent & (waited >= limits.round_trips * trips + limits.late_ns))
-    if len(hasty) or len(late):
-        yield _make_finding(tables, late if len(late) > len(hasty) else hasty, limits)
+    pinged = (c.ping_packet > 0) & (_count_rpcs(tables) > 0)
+    hasty = _find_closings(tables, pinged & (waited < trips))
+    late = _find_closings(tables, pinged & heard & silent & (waited >= limits.round_trips * trips + limits.late_ns))
+    if len(late) > len(hasty):
+        yield _make_finding(tables, late, limits, hasty=False)
+    elif len(hasty):
+        yield _make_finding(tables, hasty, limits, hasty=True)
 
 
 def _find_closings(tables: Tables, wanted: Mask) -> Ints:
-    """Find such closings after an unanswered PING, with RPCs open; each connection's first."""
+    """Find the closings wanted that are the first of their connections, behind PINGs that may be keepalive's."""
     c = tables.closings
-    chosen = wanted & (c.ping_packet > 0) & (_count_rpcs(tables) > 0)
-    rows = np.flatnonzero(chosen & _unanswered.mark_first_closings(tables))
+    rows = np.flatnonzero(wanted & _unanswered.mark_first_closings(tables))
     if not len(rows):
         return rows  # np.isin imports numpy's masked arrays: 10 ms
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
@@ -109,7 +111,7 @@ def _count_rpcs(tables: Tables) -> Ints:
     return np.asarray(c.open_rpcs + np.bincount(rows[ended], minlength=len(c.packet)), dtype=np.int64)
 
 
-def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) -> Finding:
     c, first = tables.closings, int(rows[0])
     connections = tuple(_shared.distinct(c.connection[rows]).tolist())
     side = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
@@ -121,7 +123,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     peer = _shared.name_hosts(tables, c.connection[rows], 1 - c.direction[rows])
-    hasty, rpcs = bool((waited < trip).all()), count(lost, "RPC")
+    rpcs = count(lost, "RPC")
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; "

@@ -112,7 +112,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
     keepalive = "shorten the keepalive time" if kept_alive else "check that keepalive is set"
-    if alone and error is None and all(_unanswered.is_answered_meanwhile(tables, row) for row in rows.tolist()):
+    if alone and error is None and _unanswered.mark_answered(tables, rows, meanwhile=True).all():
         were = f"answered new connections, but nothing on {count(len(connections), 'older one')}"
         then = "look for a device that forgot it, or another server that has the address now"
     cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""

@@ -186,7 +186,7 @@ def _fit_one(rows: Ints, arrival: Ints, end: Ints, limits: Limits) -> _Fit | Non
 def _group_calls(tables: Tables) -> Iterator[Ints]:
     """Yield the calls to each server by method, in the order of their begin, up to where others may have no rows."""
     rpcs, c = tables.rpcs, tables.connections
-    server = c.server_ip.astype(np.int64) << 16 | c.server_port
+    server = _shared.number_servers(tables)
     servers = _shared.distinct(server)
     place = np.searchsorted(servers, server)
     # the first rows of each connection; where a stream limit is reached, others wait in the client

@@ -247,7 +247,7 @@ def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
     """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
     connections, first = tables.connections, int(tables.rpcs.connection[rpc])
     used = np.flatnonzero((connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0))
-    ends = connections.server_ip.astype(np.int64) << 16 | connections.server_port
+    ends = _shared.number_servers(tables)
     groups = group_rows(ends[used])
     own = groups.pop(int(ends[first]))
     times = tables.connection_budgets[:, _SERVER]

@@ -335,7 +335,8 @@ _STOPPED_NS = 60_000_000_000
 def _find_closed(tables: Tables, slow: _Slow) -> int:
     """Find the last connection of the client that this server closed before it refused others; -1 for none."""
     c, row, first = tables.connections, slow.connection, slow.attempts[0]
-    same = _shared.mark_same_server(tables, row) & (c.client_ip == c.client_ip[row])
+    servers = _shared.number_servers(tables)
+    same = (servers == servers[row]) & (c.client_ip == c.client_ip[row])
     before = same & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
     since = c.first_time_ns[first] - c.closed_time_ns
     rows = np.flatnonzero(before & (since >= 0) & (since <= _STOPPED_NS))

@@ -6,7 +6,7 @@ use crate::state_fields;
 use crate::store::tables::StallRow;
 
 /// A silence for which the peer waited, until its row is written.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stall {
     row: StallRow,
     /// The side that was silent: which one is the client may show later.
