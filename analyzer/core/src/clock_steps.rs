@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::at::At;
 use crate::capture_file::Packet;
 use crate::limits;
 use crate::packet::{Address, Dissector, Outcome, Segment};
@@ -151,10 +152,10 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The packet's time without the steps before it.
+    /// The packet's time without the steps before it, as far as times go.
     #[inline]
     pub fn corrected(&self, time: i64) -> i64 {
-        time.saturating_sub(self.ahead)
+        time.saturating_sub(self.ahead).clamp(0, At::LATEST)
     }
 
     /// Remembers a segment's timestamp; `time` is corrected.
@@ -165,7 +166,7 @@ impl Clock {
         let Some(flow) = self.flows.get_mut(place(&ends)) else { return };
         if flow.ends != Some(ends) {
             *flow = Flow { ends: Some(ends), first: (value, time), last: (value, time) };
-        } else if time.saturating_sub(flow.first.1) > OLD {
+        } else if time - flow.first.1 > OLD {
             flow.first = flow.last;
         }
         flow.last = (value, time);

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::capture_file::{self, CaptureReader, Packet, Source};
+use crate::capture_file::{self, CaptureReader, Source};
 use crate::connection::{roles, set_up};
 use crate::grpc::{protocol, repeats, status};
 use crate::http2::frame::header::FrameType;
@@ -202,8 +202,9 @@ impl Run {
                 let some = left.min(limits::MEMORY_PACKETS);
                 for _ in 0..some {
                     match reader.next_packet() {
-                        Some(packet) => {
-                            pipeline.packet(&Packet { number: packet.number.saturating_add(before), ..packet });
+                        Some(mut packet) => {
+                            packet.number = packet.number.saturating_add(before);
+                            pipeline.packet(&packet);
                         }
                         None => return Ok(false),
                     }
@@ -311,7 +312,8 @@ fn is_well(spill: Option<&Spill>) -> PyResult<()> {
 
 /// Why this process would take more memory than it may if it went on; nothing where the system does not tell.
 fn within(memory: Option<u64>, pipeline: &Pipeline) -> Result<(), String> {
-    let Some((allowed, taken)) = memory.zip(resident()) else { return Ok(()) };
+    let Some(allowed) = memory else { return Ok(()) }; // before the system is asked, which takes a while
+    let Some(taken) = resident() else { return Ok(()) };
     let (more, connections) = (pipeline.memory_to_come(), pipeline.connections());
     if taken.saturating_add(more) <= allowed {
         return Ok(());

@@ -259,7 +259,7 @@ impl Call {
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
         let since = if self.touches_gap { self.since } else { self.last_time };
-        let silence_ns = at.ready_time.saturating_sub(since);
+        let silence_ns = at.ready_time - since;
         if silence_ns > self.silence_ns {
             self.silence_ns = silence_ns;
             self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
@@ -325,7 +325,7 @@ impl Call {
     pub fn charge_unfinished(&mut self, now: i64, side: usize, transport: &Transport) {
         let arrived = transport.is_acknowledged[side] && !transport.queues[side].is_blocked();
         if arrived && self.is_inside(side) {
-            let on_the_way = self.last_time.saturating_add(transport.near_rtt[side].max(0));
+            let on_the_way = self.last_time + transport.near_rtt[side].max(0);
             self.charge(now.min(on_the_way), Cause::Transmission);
             self.charge(now, Cause::Unexplained);
         }
@@ -346,12 +346,12 @@ impl Call {
         if turn.passed {
             match turn.near_rtt {
                 rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
-                rtt if turn.near_is_bound => self.charge(now.min(start.saturating_add(rtt)), Cause::Unexplained),
-                rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
+                rtt if turn.near_is_bound => self.charge(now.min(start + rtt), Cause::Unexplained),
+                rtt => self.charge(now.min(start + rtt), Cause::Network),
             }
-            let way = start.saturating_add(turn.near_rtt.max(0));
+            let way = start + turn.near_rtt.max(0);
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
-        } else if turn.queued >= now.saturating_sub(start) {
+        } else if turn.queued >= now - start {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
         let own = if turn.is_client { Cause::Client } else { Cause::Server };
@@ -371,7 +371,7 @@ impl Call {
         let queues = &transport.queues;
         let came = at.time.min(at.ready_time);
         // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
-        let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
+        let answered = came - turn.near_rtt.max(0) / 8 * 7;
         let asked = turn.passed && !self.is_inside(side);
         let resent = queues[1 - side].last_resent_before(self.position, self.since, answered).filter(|_| asked);
         let outage = transport.outages[1 - side];
@@ -381,7 +381,7 @@ impl Call {
         let turn = &self.charge_outage(turn, outage, came, resent.is_some());
         let start = self.since;
         if turn.passed && turn.near_rtt > 0 {
-            self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
+            self.charge_plain(start, turn, came.min(start + turn.near_rtt));
         }
         for interval in queues[side].intervals() {
             let own = start.saturating_add(interval.own_ns);
@@ -396,12 +396,12 @@ impl Call {
     /// nothing of the side could come; what had been lost came within a round trip after. What was `resent` arrived, unless
     /// the outage lasted for longer than an ACK of it may be put off.
     fn charge_outage(&mut self, turn: &Turn, (from, to): (i64, i64), came: i64, resent: bool) -> Turn {
-        let arrived = resent && to.saturating_sub(self.since) <= turn.near_rtt.saturating_add(RTO_MIN);
+        let arrived = resent && to - self.since <= turn.near_rtt + RTO_MIN;
         if to <= self.since || arrived || self.is_inside(0) || self.is_inside(1) {
             return *turn;
         }
         self.charge_plain(self.since, turn, came.min(from));
-        self.charge_loss(came.min(to.saturating_add(turn.near_rtt.max(0))), (from, to));
+        self.charge_loss(came.min(to + turn.near_rtt.max(0)), (from, to));
         Turn { passed: false, queued: 0, ..*turn }
     }
 }

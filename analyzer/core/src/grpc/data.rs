@@ -34,7 +34,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             && call.is_inside(act.side)
             && call.directions[act.side].gaps == sender.gaps
             && !act.transport.queues[act.side].late;
-        if behind && act.at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
+        if behind && act.at.time - call.since >= HEAD_OF_LINE {
             act.push_behind(call, self.cx);
         }
         act.charge(call, self.cx);
@@ -211,11 +211,11 @@ impl Act<'_> {
     fn begin_message(&self, call: &mut Call, headers: (i64, u32), turns: &mut Turns, cx: &mut Context) {
         let now = self.at.time;
         turns.message_begins(self.is_client, now);
-        if headers.0 > self.gap_time && now.saturating_sub(headers.0) >= LATE_DATA {
+        if headers.0 > self.gap_time && now - headers.0 >= LATE_DATA {
             self.push_delay(call, headers, cx);
         }
         if !self.is_client && call.turn_since > self.gap_time {
-            let turnaround = now.saturating_sub(call.turn_since).max(0);
+            let turnaround = (now - call.turn_since).max(0);
             if !self.transport.queues[self.side].is_blocked() {
                 turns.took(turnaround, call.method);
             }
@@ -242,7 +242,7 @@ impl Act<'_> {
             direction: self.direction(),
             stream: call.id,
             start_time_ns: call.since,
-            duration_ns: self.at.time.saturating_sub(call.since),
+            duration_ns: self.at.time - call.since,
             cause: Cause::HeadOfLine as u8,
             owed_bytes: u64::from(call.directions[self.side].reader.owed()),
             stopped_at_packet: call.last_packet,

@@ -97,7 +97,7 @@ impl Act<'_> {
                 headers_packet: headers.1,
                 headers_time_ns: headers.0,
                 data_packet: self.at.packet,
-                duration_ns: self.at.time.saturating_sub(headers.0),
+                duration_ns: self.at.time - headers.0,
                 method: call.method,
             });
         }

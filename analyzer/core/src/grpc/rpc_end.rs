@@ -80,7 +80,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
         if act.is_client {
-            call.since_bytes_ns = at.ready_time.saturating_sub(call.last_time).max(0);
+            call.since_bytes_ns = (at.ready_time - call.last_time).max(0);
             let own = if held == client { Cause::Client } else { Cause::Server };
             if let Some(sent) = transport.in_vain() {
                 call.charge(sent.heard.1, own);
@@ -101,12 +101,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
         } else if !act.is_client {
-            Ending::reset_by_server(code, at.time.saturating_sub(call.first.time), call.timeout_ns)
+            Ending::reset_by_server(code, at.time - call.first.time, call.timeout_ns)
         } else if transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
             Ending::CONNECTION_CLOSED
         } else {
             let fields_unknown = call.headers_unknown || call.begun_before;
-            Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns, fields_unknown)
+            Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, fields_unknown)
         };
         self.finish_stream(slot, ending);
         self.remove_stream(slot);
@@ -125,7 +125,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         let since = call.last_time;
         call.charge_open(self.at.time, client, Some(blocked.1), transport);
-        if self.at.time.saturating_sub(since) >= OPEN_FOR {
+        if self.at.time - since >= OPEN_FOR {
             self.push_open(id, since, Some(blocked), Closed::ByReset);
         }
     }
@@ -172,7 +172,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if ending.status == status::OK {
             grpc.last_answer = (at.ready_time, call.method);
         } else if grpc.last_answer.1 == call.method && grpc.last_answer.0 >= call.first.time {
-            call.since_answer_ns = at.ready_time.saturating_sub(grpc.last_answer.0);
+            call.since_answer_ns = at.ready_time - grpc.last_answer.0;
         }
         if ending.status != status::OK || grpc.repeats.is_some() {
             act.note_repeat(call, ending, &mut grpc.repeats, self.cx);
@@ -247,7 +247,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
         let answered = h2.application.tails.of_body(call).is_some();
         let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
-        if open && now.saturating_sub(last) >= OPEN_FOR {
+        if open && now - last >= OPEN_FOR {
             let closed = if end == End::ClientCloses { Closed::WithConnection } else { Closed::Not };
             self.push_open(id, since, blocked, closed);
         }
@@ -295,7 +295,7 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
     }
     // a client whose bytes were lost meanwhile cannot say that it gave up
     let client_rtt = if call.budget.get(Cause::LossRecovery) > 0 { -1 } else { transport.near_rtt[client] };
-    ending.after(at.ready_time.saturating_sub(call.first.time), call.timeout_ns, client_rtt)
+    ending.after(at.ready_time - call.first.time, call.timeout_ns, client_rtt)
 }
 
 /// Counts a stream that the server has ended, and up to `at` the client has not.

@@ -159,8 +159,8 @@ impl Turns {
     #[inline(never)]
     fn resumed(&mut self, by_client: bool, at: &At, near: i64) {
         let Some(before) = self.idle_since.take() else { return };
-        let start = before.0.saturating_add(near.max(0));
-        let duration = at.time.saturating_sub(start);
+        let start = before.0 + near.max(0);
+        let duration = at.time - start;
         if !by_client || duration <= 0 {
             return;
         }
@@ -264,7 +264,7 @@ impl Turns {
         let Some(allowed) = allowed else { return };
         let limit = &mut self.limit;
         if limit.freed > 0 {
-            if at.time.saturating_sub(limit.freed_time).saturating_sub(near.max(0)) <= REFILL {
+            if at.time - limit.freed_time - near.max(0) <= REFILL {
                 limit.freed -= 1;
                 self.row.refills += 1;
                 self.row.refill_ended_packet = limit.freed_packet;
@@ -285,7 +285,7 @@ impl Turns {
     #[inline]
     pub fn ended(&mut self, open: u32, allowed: Option<u32>, at: At) {
         let Some(allowed) = allowed else { return };
-        let together = self.limit.freed > 0 && at.time.saturating_sub(self.limit.freed_time) < REFILL / 2;
+        let together = self.limit.freed > 0 && at.time - self.limit.freed_time < REFILL / 2;
         if open < allowed && !together {
             return;
         }
@@ -298,7 +298,7 @@ impl Turns {
 
     fn leave_limit(&mut self, now: i64) {
         if self.limit.since >= 0 {
-            let bound = now.saturating_sub(self.limit.since).max(0);
+            let bound = (now - self.limit.since).max(0);
             self.row.at_limit_ns = self.row.at_limit_ns.saturating_add(bound);
             self.limit.since = -1;
         }
@@ -306,7 +306,7 @@ impl Turns {
 
     /// A stream that the server ended in `packet` at `since` is not ended by the client up to `now`.
     pub fn stays_half_closed(&mut self, packet: u32, since: i64, now: i64) {
-        if now.saturating_sub(since) < HALF_CLOSED {
+        if now - since < HALF_CLOSED {
             return;
         }
         let row = &mut self.row;

@@ -174,11 +174,11 @@ impl Pipeline {
     /// Takes the next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        let Some(clock) = &mut self.clock else { return self.read(packet) };
+        let Some(clock) = &mut self.clock else { return self.read(packet, packet.time_ns.clamp(0, At::LATEST)) };
         match clock.keeps(packet) {
             Then::Read => {
-                let time_ns = clock.corrected(packet.time_ns);
-                self.read(&Packet { time_ns, ..*packet });
+                let time = clock.corrected(packet.time_ns);
+                self.read(packet, time);
             }
             Then::Nothing => {}
             Then::ReadKept => self.read_kept(),
@@ -195,23 +195,25 @@ impl Pipeline {
         let Some(clock) = &mut self.clock else { return };
         let kept = clock.take();
         for packet in &kept {
-            let time_ns = self.clock.as_ref().map_or(0, |clock| clock.corrected(packet.packet().time_ns));
-            self.read(&Packet { time_ns, ..packet.packet() });
+            let time = self.clock.as_ref().map_or(0, |clock| clock.corrected(packet.packet().time_ns));
+            self.read(&packet.packet(), time);
         }
     }
 
+    /// Reads a packet of `time`, which is handed on by itself: a packet with another time would be a copy of words written just
+    /// before, which the processor waits for.
     #[inline]
-    fn read(&mut self, packet: &Packet<'_>) {
-        self.count(packet);
-        let outcome = self.dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
+    fn read(&mut self, packet: &Packet<'_>, time: i64) {
+        self.count(packet, time);
+        let outcome = self.dissector.dissect(packet.link_type, packet.captured, packet.original_len, time);
         match outcome {
             Outcome::Tcp(ref segment) => {
                 self.counts.tcp += 1;
                 if let Some(clock) = &mut self.clock {
-                    clock.note(segment, packet.time_ns);
+                    clock.note(segment, time);
                 }
                 self.counts.tunnelled += u64::from(segment.tunnel.is_some());
-                let at = At::new(packet.number, packet.time_ns);
+                let at = At::new(packet.number, time);
                 if at.time >= self.end_time {
                     (self.end_packet, self.end_time) = (at.packet, at.time);
                 }
@@ -233,28 +235,27 @@ impl Pipeline {
             }
             Outcome::Dns(ref datagram) => {
                 self.counts.not_tcp += 1;
-                self.questions.take(datagram, packet.number, packet.time_ns);
+                self.questions.take(datagram, packet.number, time);
             }
             Outcome::Icmp(ref error) => {
                 self.counts.not_tcp += 1;
                 if let Some(about) = self.router.find(error.source, error.destination, error.seq) {
-                    self.icmp_errors.take(error, about, At::new(packet.number, packet.time_ns));
+                    self.icmp_errors.take(error, about, At::new(packet.number, time));
                 }
             }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
             Outcome::Fragment => self.counts.fragments += 1,
             Outcome::Malformed(malformed) => {
                 self.counts.malformed += 1;
-                note_malformed(&mut self.shards.here.cx, malformed, packet);
+                note_malformed(&mut self.shards.here.cx, malformed, packet.number, time);
             }
             Outcome::UnsupportedLink(_) => self.counts.unsupported_link += 1,
         }
     }
 
     #[inline]
-    fn count(&mut self, packet: &Packet<'_>) {
+    fn count(&mut self, packet: &Packet<'_>, time: i64) {
         let counts = &mut self.counts;
-        let time = packet.time_ns;
         counts.packets += 1;
         counts.bytes += u64::from(packet.original_len);
         counts.captured_bytes += packet.captured.len() as u64;
@@ -345,11 +346,11 @@ fn note_ignored(cx: &mut Context, ignored: u64, at: At) {
 }
 
 #[cold]
-fn note_malformed(cx: &mut Context, malformed: Malformed, packet: &Packet<'_>) {
+fn note_malformed(cx: &mut Context, malformed: Malformed, packet: u32, time: i64) {
     let text = if malformed.is_cut() {
         "packet is cut by the snaplen before its TCP payload"
     } else {
         "packet headers are malformed"
     };
-    cx.problem(Layer::Packet, text, NO_CONNECTION, packet.number, packet.time_ns);
+    cx.problem(Layer::Packet, text, NO_CONNECTION, packet, time);
 }

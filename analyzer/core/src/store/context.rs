@@ -295,7 +295,7 @@ impl Context {
     }
 
     /// The running statistics of a method.
-    #[inline]
+    #[inline(always)]
     pub fn method(&mut self, method: u32) -> &mut MethodStats {
         let index = method.wrapping_add(1) as usize; // 0 for NO_METHOD
         if self.methods.len() <= index {

@@ -304,7 +304,7 @@ impl Half {
     /// Since its last bytes, in a segment that was not full, as much time has passed as an ACK of them may be put off.
     #[inline]
     pub fn paused_behind_a_short_segment(&self, now: i64) -> bool {
-        self.sent_short && now.saturating_sub(self.last_data_time) >= SHORTEST_DELAYED_ACK
+        self.sent_short && now - self.last_data_time >= SHORTEST_DELAYED_ACK
     }
 
     /// The offset of a sequence number, within half the sequence space of what is expected (RFC 9293 section 3.4).
@@ -364,7 +364,7 @@ impl Half {
         if near <= NEAR {
             return Some(self.acked);
         }
-        match self.acks.at(time.saturating_sub(near)) {
+        match self.acks.at(time - near) {
             Some(ack) => Some(ack.offset),
             None => self.acks.is_whole().then_some(0), // no ACK had come: nothing is acknowledged
         }

@@ -62,22 +62,23 @@ impl PathDelay {
             self.start(clock, time);
             return 0;
         }
-        self.ticks = self.ticks.saturating_add(i64::from(passed));
-        let elapsed = time.saturating_sub(self.first_time);
+        self.ticks = self.ticks.wrapping_add(i64::from(passed));
+        let elapsed = time - self.first_time;
         if self.tick == 0 {
             self.find_tick(elapsed);
         }
-        let delay = elapsed.saturating_sub(self.ticks.saturating_mul(self.tick));
-        if elapsed >= RATE_TIME && delay.saturating_abs() > FARTHEST + elapsed / DRIFT_TIME {
+        // the clock ran within 4 s of its line up to the packet before: this cannot overflow
+        let (delay, drift) = (elapsed - self.ticks * self.tick, elapsed / DRIFT_TIME);
+        if delay.abs() > FARTHEST + drift.max(0) {
             self.start(clock, time);
         }
         if self.tick == 0 {
             return 0;
         }
-        let delay = delay.saturating_sub(elapsed / DRIFT_TIME);
+        let delay = delay - drift;
         self.minimum = self.minimum.min(delay);
         self.check_steps(delay, elapsed);
-        match delay.saturating_sub(self.minimum).saturating_sub(self.tick) {
+        match delay - self.minimum - self.tick {
             queued if queued >= TARGET => queued,
             _ => 0,
         }
@@ -86,8 +87,8 @@ impl PathDelay {
     /// A queue varies, and a step of a clock does not: after one the minimum is another.
     #[inline]
     fn check_steps(&mut self, delay: i64, elapsed: i64) {
-        if elapsed.saturating_sub(self.steady_since) >= STEADY_TIME {
-            if self.highest.saturating_sub(self.lowest) < TARGET {
+        if elapsed - self.steady_since >= STEADY_TIME {
+            if self.highest - self.lowest < TARGET {
                 self.minimum = self.lowest;
             }
             (self.steady_since, self.lowest, self.highest) = (elapsed, delay, delay);

@@ -46,7 +46,7 @@ impl Rtt {
         {
             self.timed = None;
             self.is_bound = answers && (self.is_bound || self.min.is_none());
-            self.sample(time.saturating_sub(sent));
+            self.sample(time - sent);
         }
     }
 

@@ -116,7 +116,7 @@ fn is_held_by_nagle(layers: &Layers<'_>, side: usize, stop: &Stop, length: i64, 
 /// congestion window, which had no room for it behind the last message.
 #[inline]
 pub fn may_be_held(half: &Half, payload: &[u8], at: At) -> bool {
-    at.time.saturating_sub(half.last_data_time) >= SHORTEST
+    at.time - half.last_data_time >= SHORTEST
         && (half.paused_behind_a_short_segment(at.time) || ends(payload).is_some())
 }
 

@@ -19,7 +19,7 @@ const SEVERAL: u32 = 2;
 /// Whether `side`, which sends new bytes, was silent for long.
 #[inline]
 pub fn was_silent(last_data_time: i64, at: At) -> bool {
-    at.time.saturating_sub(last_data_time) >= LATE_PING
+    at.time - last_data_time >= LATE_PING
 }
 
 /// `side` sends after a silence: a row if its peer waited for it meanwhile. It counts from when all its bytes had been

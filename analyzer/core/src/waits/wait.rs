@@ -17,7 +17,7 @@ use super::stop::Stop;
 /// what it waited for is missing.
 #[cold]
 pub fn not_judged(layers: &mut Layers<'_>, side: usize, start: i64, at: At) {
-    if at.time.saturating_sub(start) >= SHORTEST && layers.owes(side) {
+    if at.time - start >= SHORTEST && layers.owes(side) {
         let interval = BlockedInterval::new(start, at.time, Cause::Unexplained);
         charge_wait(layers.http2, side, &interval);
     }
@@ -27,7 +27,7 @@ pub fn not_judged(layers: &mut Layers<'_>, side: usize, start: i64, at: At) {
 pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, at: At, cx: &mut Context) {
     let half = &layers.tcp.halves[side];
     let (start, packet) = (half.last_data_time, half.last_data_packet);
-    let duration = at.time.saturating_sub(start);
+    let duration = at.time - start;
     if duration < SHORTEST {
         return;
     }

@@ -91,7 +91,7 @@ impl Connection {
             return Note::Retransmission;
         }
         match store.and_then(|store| store.behind(offset)) {
-            Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
+            Some(before) if at.time - before.time < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
     }
@@ -99,7 +99,7 @@ impl Connection {
     /// Whether a retransmission at `at` comes after a timeout; `last` is when the side had last sent something new.
     pub(super) fn is_timeout(&self, side: usize, last: i64, at: At) -> bool {
         let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
-        let silent = at.time.saturating_sub(last.max(self.halves[side].last_retransmission));
+        let silent = at.time - last.max(self.halves[side].last_retransmission);
         silent >= rtt::RTO_MIN.saturating_add(round_trip) // Linux's timeout is the round trip and at least this
     }
 
@@ -126,7 +126,7 @@ impl Connection {
         let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
         let (from, from_packet) =
             behind.map_or((half.last_data_time, half.last_data_packet), |behind| (behind.time, behind.packet));
-        let ns = at.time.saturating_sub(from);
+        let ns = at.time - from;
         if ns > self.counters.recovery.ns {
             self.counters.recovery = Recovery { side, ns, from_packet, to: at };
         }

@@ -35,7 +35,7 @@ impl Connection {
         half.sent.push(end, end - start, segment);
         half.sent_short = end - start < segment;
         if segment > 0 {
-            half.congestion.sent(in_flight.saturating_add(end - start), segment);
+            half.congestion.sent(in_flight + (end - start), segment);
         }
         half.last_data_time = at.time.max(half.last_data_time);
         half.last_data_packet = at.packet;
@@ -54,7 +54,7 @@ fn is_unacknowledged(half: &Half, near: i64, at: At) -> bool {
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
     // bytes in a hole are not in the capture, and neither is their time
     let first = half.last_data_packet == 0 || start > half.highest;
-    let idle = at.time.saturating_sub(half.last_data_time).max(0);
+    let idle = (at.time - half.last_data_time).max(0);
     half.flight = Flight {
         number: half.flight.number + 1,
         first_packet: at.packet,

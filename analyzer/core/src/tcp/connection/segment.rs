@@ -95,7 +95,7 @@ impl Connection {
             return;
         }
         self.transport.outages[side] = (from.time, to.time);
-        let ns = to.time.saturating_sub(from.time);
+        let ns = to.time - from.time;
         if ns > self.counters.outage.ns {
             let (from_packet, to_packet, to_time) = (from.packet, to.packet, to.time);
             self.counters.outage = Outage { side, ns, from_packet, to_packet, to_time };
@@ -247,7 +247,7 @@ impl Connection {
         if side != client {
             return;
         }
-        let (server_half, client_half) = (syn_ack.saturating_sub(syn), at.time.saturating_sub(syn_ack));
+        let (server_half, client_half) = (syn_ack - syn, at.time - syn_ack);
         self.handshake = Some((server_half, client_half));
         self.halves[client].rtt.sample(server_half);
         self.halves[1 - client].rtt.sample(client_half);
