@@ -6,7 +6,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// As large as the words of an address: a copy of fewer octets and their padding is made of pieces that overlap, which the
+/// processor waits for when it reads them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u64)]
 enum Version {
     V4,
     V6,

@@ -94,7 +94,7 @@ pub struct Pipeline {
 const MOST_LATE: usize = 4;
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [4, 1];
+const WEIGHTS: [u64; 2] = [2, 1];
 /// The same where rows are taken while the run goes on, in one order: the other thread gets all connections.
 const WEIGHTS_OF_ROWS: [u64; 2] = [1 << 62, 1];
 

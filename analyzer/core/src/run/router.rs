@@ -56,6 +56,16 @@ impl Known {
         }
     }
 
+    /// The side that sent a segment, if it is of this connection.
+    #[inline]
+    fn side_of(&self, segment: &Segment<'_>) -> Option<usize> {
+        if sends(&self.first_sender, segment) && receives(&self.other, segment) {
+            Some(0)
+        } else {
+            (sends(&self.other, segment) && receives(&self.first_sender, segment)).then_some(1)
+        }
+    }
+
     fn key(&self) -> Key {
         Key::new(self.first_sender, self.other)
     }
@@ -116,9 +126,8 @@ pub struct Router {
     /// Ends that are known to listen.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::LISTENING_ENDS }, _, _>")]
     servers: HashSet<End, foldhash::fast::RandomState>,
-    /// The connection of the last segment and its ends, its first sender before the other: most segments follow one of
-    /// their own connection.
-    last: Option<(End, End, u32)>,
+    /// The connection of the last segment: most segments follow one of their own connection.
+    last: Option<u32>,
     #[serde(deserialize_with = "state_fields::at_most::<{ 1 }, _, _>")]
     shards: Vec<Load>,
     /// Whether segments of connections without payload are kept.
@@ -146,18 +155,21 @@ struct Load {
     segments: u64,
     /// Cost of a segment here, relative to other shards.
     weight: u64,
-    /// Payload that costs as much as another segment.
+    /// How much payload costs as much as another segment: a power of two, for a division takes as long as the rest.
     bytes_per_segment: u32,
 }
 
-/// Payload that is copied to another thread in the time of a segment of a few frames; measured.
-const COPIED_PER_SEGMENT: u32 = 256;
+/// Payload that is copied to another thread in the time of a segment of a few frames, as a power of two: 256 bytes;
+/// measured.
+const COPIED_PER_SEGMENT: u32 = 8;
+/// The same where payload costs nothing: no segment has as much.
+const NOTHING_PER_SEGMENT: u32 = u32::BITS - 1;
 
 impl Router {
     /// A router that spreads connections over shards by the weights of their segments: a shard with twice the weight
     /// gets half as many. The first shard reads payload in place, to the others it is copied.
     pub fn new(weights: &[u64]) -> Self {
-        let bytes_per_segment = |shard| if shard == 0 { u32::MAX } else { COPIED_PER_SEGMENT };
+        let bytes_per_segment = |shard| if shard == 0 { NOTHING_PER_SEGMENT } else { COPIED_PER_SEGMENT };
         let load = |(shard, &weight)| Load { weight, bytes_per_segment: bytes_per_segment(shard), ..Load::default() };
         let shards = weights.iter().enumerate().map(load).collect();
         Self { shards, ..Self::default() }
@@ -170,7 +182,7 @@ impl Router {
 
     /// Payload is decrypted, which takes so much longer than to copy it that copies do not count; measured.
     pub fn expect_decryption(&mut self) {
-        self.shards.iter_mut().for_each(|load| load.bytes_per_segment = u32::MAX);
+        self.shards.iter_mut().for_each(|load| load.bytes_per_segment = NOTHING_PER_SEGMENT);
     }
 
     /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
@@ -185,13 +197,9 @@ impl Router {
     /// Finds or makes the connection of a segment.
     #[inline]
     pub fn place(&mut self, segment: &Segment<'_>, at: At) -> Routed<'_> {
-        let (number, side) = match &self.last {
-            Some((first, other, number)) if sends(first, segment) && receives(other, segment) => (*number, 0),
-            Some((first, other, number)) if sends(other, segment) && receives(first, segment) => (*number, 1),
-            _ => match self.look_up(segment) {
-                Some(found) => found,
-                None => return self.open(segment, None, at),
-            },
+        let same = |number| Some((number, find_known(&self.known, &self.unlisted, number)?.side_of(segment)?));
+        let Some((number, side)) = self.last.and_then(same).or_else(|| self.look_up(segment)) else {
+            return self.open(segment, None, at);
         };
         if number >= UNLISTED {
             return self.place_unlisted((number - UNLISTED) as usize, side, segment, at);
@@ -215,7 +223,7 @@ impl Router {
         let (source, destination) = ends(segment);
         let number = self.numbers.find(&Key::new(source, destination), key_of(&self.known, &self.unlisted))?;
         let known = find_known(&self.known, &self.unlisted, number)?;
-        self.last = Some((known.first_sender, known.other, number));
+        self.last = Some(number);
         Some((number, usize::from(known.first_sender != source)))
     }
 
@@ -253,7 +261,7 @@ impl Router {
             self.forget_oldest();
         }
         self.numbers.insert(Key::new(source, other), number, key_of(&self.known, &self.unlisted));
-        self.last = Some((source, other, number));
+        self.last = Some(number);
         if is_bare {
             let mut opening = Opening::new([source, other], suggested, replaces);
             opening.push(0, segment, at);
@@ -344,7 +352,7 @@ impl Router {
         self.not_listed = self.not_listed.saturating_sub(1); // a cut may have reported it
         let number = self.known.len() as u32;
         self.numbers.insert(known.key(), number, key_of(&self.known, &self.unlisted));
-        self.last = Some((known.first_sender, known.other, number));
+        self.last = Some(number);
         known.place = place;
         let opening = known.opening.take();
         self.known.push(known);
@@ -355,7 +363,7 @@ impl Router {
     #[inline]
     fn give(&mut self, place: Place, segment: &Segment<'_>) {
         if let Some(load) = self.shards.get_mut(usize::from(place.shard)) {
-            load.segments += 1 + u64::from(segment.payload_len / load.bytes_per_segment);
+            load.segments += 1 + u64::from(segment.payload_len.unbounded_shr(load.bytes_per_segment));
         }
     }
 

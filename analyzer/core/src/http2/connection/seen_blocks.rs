@@ -58,8 +58,16 @@ impl<S: Copy> SeenBlocks<S> {
     /// Takes out what is known of a block, for [`put_back`](Self::put_back): it is too large to be copied.
     #[inline]
     pub(in crate::http2) fn take(&mut self, block: &[u8], table_changes: u64) -> Option<Box<SeenBlock<S>>> {
-        let octets = octets(block)?;
-        self.slot(block)?.take_if(|seen| seen.table_changes == table_changes && seen.octets == octets)
+        let ([first, second, third], length) = octets(block)?;
+        // word by word: compared at once, they would be written to memory in other sizes than they are read
+        self.slot(block)?.take_if(|seen| {
+            let (words, of) = &seen.octets;
+            seen.table_changes == table_changes
+                && *of == length
+                && words[0] == first
+                && words[1] == second
+                && words[2] == third
+        })
     }
 
     #[inline]
