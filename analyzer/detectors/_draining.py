@@ -70,12 +70,19 @@ _WITH_CLOSE_NS = 20_000_000
 
 def mark_shut_down(tables: Tables, rpc: Counts, ends_ns: Ints) -> Mask:
     """Mark RPCs that ended together with their connection, which their server closed after it had said GOAWAY."""
+    with_it, on = mark_with_close(tables, rpc, ends_ns), tables.rpcs.connection[rpc]
+    # a server that drains a connection closes it when its last call ends, whatever ended that
+    together = np.bincount(on[with_it], minlength=len(tables.connections.rpcs)) > 1
+    return np.asarray(with_it & together[on])
+
+
+def mark_with_close(tables: Tables, rpc: Counts, ends_ns: Ints) -> Mask:
+    """Mark RPCs that ended right before their server closed the connection, after it had said GOAWAY."""
     c, on = tables.connections, tables.rpcs.connection[rpc]
     closed = (c.closed_by[on] == 1) & (c.closed_time_ns[on] >= 0)
-    with_it = closed & (find_notices(tables)[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS)
-    # a server that drains a connection closes it when its last call ends, whatever ended that
-    together = np.bincount(on[with_it], minlength=len(c.rpcs)) > 1
-    return np.asarray(with_it & together[on])
+    return np.asarray(
+        closed & (find_notices(tables)[on] < ends_ns) & (c.closed_time_ns[on] - ends_ns <= _WITH_CLOSE_NS)
+    )
 
 
 def find_refused(tables: Tables) -> Ints:

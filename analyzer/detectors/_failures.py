@@ -323,6 +323,7 @@ def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
     elif source == CONNECTION or rpcs.status[rpc] == NOT_SEEN:
         connection = int(rpcs.connection[rpc])
         closes = (closings.connection == connection) & (closings.time_ns >= begin)
+        closes &= closings.time_ns <= begin + rpcs.duration_ns[rpc]  # it may have ended before
         rows = np.flatnonzero(closes & (closings.direction == tables.connections.closed_by[connection]))
         places = [(int(closings.packet[row]), int(closings.time_ns[row])) for row in rows[:1]]
     last = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])

@@ -104,6 +104,14 @@ MEANINGS = (
         "channel_arg_names.h, gRPC 1.66",
     ),
     Meaning(
+        C_CORE,
+        ("max connection age",),
+        "the server ended calls that were open longer than it grants after a connection's maximum age",
+        "grpc.max_connection_age_grace_ms",
+        "without a limit by default; it must be longer than the longest call",
+        "legacy_max_age_filter.cc, grpcio 1.85",
+    ),
+    Meaning(
         "grpcio",
         ("Concurrent RPC limit exceeded!",),
         "as many calls were open as the server allows",

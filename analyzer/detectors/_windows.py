@@ -194,7 +194,7 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
     trip = _shared.milliseconds(rtt)
     reading = _measure_reading(tables, window, stalls, rtt)
     if reading and reading.is_slow:
-        why, step = _describe_slow_reader(reading, blocked, reader, figures)
+        why, step = _describe_slow_reader(window, reading, blocked, reader, figures)
         return _Words(blocked, reader, True, why, step, reading)
     if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
         why = (
@@ -216,13 +216,17 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
 
 
 def _describe_slow_reader(
-    reading: _Reading, blocked: str, reader: str, figures: Mapping[str, int | float | str]
+    window: Window, reading: _Reading, blocked: str, reader: str, figures: Mapping[str, int | float | str]
 ) -> tuple[str, str]:
-    """Say why the reader is at fault, and the first step: it stopped reading once, or reads slowly all the time."""
+    """Say why the reader is at fault, and the first step: it was silent once, or reads slowly all the time.
+
+    Libraries return a window in parts: one that gives none may read, less than such a part.
+    """
     trip, longest = _shared.milliseconds(float(figures["round_trip_ns"])), float(figures["longest_wait_ns"])
     if 2 * longest > float(figures["wait_ns"]):
-        why = f"It read nothing for {_shared.milliseconds(longest)}, at a round trip of {trip}."
-        step = f"{reader} did not read for {_shared.milliseconds(longest)}; find out why"
+        for_long = f"for {_shared.milliseconds(longest)}"
+        why = f"It sent no {window.opened_by} {for_long}, at a round trip of {trip}: it read nothing, or little."
+        step = f"{reader} read nothing {for_long}, or too little to enlarge the window; find out why"
     else:
         rate, carries = f"{size(reading.rate)}/s", f"{size(reading.carries)}/s"
         why = f"It reads slowly: {rate}; this window carries {carries} at a round trip of {trip}."

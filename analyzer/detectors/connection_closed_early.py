@@ -377,7 +377,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
     text = (
         f"The server ended {count(len(rows), 'connection')} gracefully{age} and "
-        f"{count(int(np.median(streams)), 'RPC')}; no RPC was lost.{limit}"
+        f"{count(int(np.median(streams)), 'RPC')}; no RPC was lost{_describe_cut(tables, connections)}.{limit}"
     )
     return Finding(
         id=ID,
@@ -400,6 +400,16 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
         references=("RFC 9113 section 6.8", "gRFC A9"),
         verdict=text,
     )
+
+
+def _describe_cut(tables: Tables, connections: Counts) -> str:
+    """Say how many RPCs their server ended with an error right before it closed the connection; nothing for none."""
+    rpc = common.failed(tables).rpc
+    rpc = rpc[np.isin(tables.rpcs.connection[rpc], connections)]
+    ends = tables.rpcs.start_time_ns[rpc] + tables.rpcs.duration_ns[rpc]
+    cut = int(_draining.mark_with_close(tables, rpc, ends).sum())
+    with_error = "RPC ended with an error status" if cut == 1 else "RPCs ended with an error status"
+    return f" without a response, but {cut:,} {with_error} right before that" if cut else ""
 
 
 def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:

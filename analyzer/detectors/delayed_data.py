@@ -41,6 +41,8 @@ What to do
 Held inside a message: see the finding of the cause.
 
 Held by the client: make the message first, then start the call. With streaming interfaces write right after opening.
+Where the message was ready, look at what else the client did meanwhile: libraries that write HEADERS and DATA apart
+wait in between for their event loop.
 Look for a lock, a serialisation, or credentials that are fetched between the two.
 
 References
@@ -342,7 +344,8 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
         return (
             f"{count(len(late), 'call')} lost {_shared.milliseconds(time)} "
             f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later "
-            "than its HEADERS: make the message before starting the call."
+            "than its HEADERS: make the message before starting the call. Where it was ready, its library or event "
+            "loop was busy."
         )
     kind = _sum_by_kind(tables, held)[0][0]
     messages_were = _stalls.format_count(messages, "message was", "messages were")

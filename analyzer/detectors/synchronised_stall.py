@@ -24,7 +24,8 @@ not one slow handler:
 The network is no cause: the capture was taken at that host, or the host's TCP acknowledged all bytes, and the silence
 lasted on for as long again. So its kernel and the path worked.
 
-It is reported from two moments with late PINGs, or five waiting RPCs, of one host. The time lost is that of the RPCs
+It is reported from two moments with late PINGs, or five waiting RPCs, of one host; from one moment with both when it
+lasted for 200 ms. The time lost is that of the RPCs
 that waited together for the server. What a client's pause costs its callers comes before their first packet, and is not
 counted.
 
@@ -95,6 +96,8 @@ class Limits(Struct, frozen=True, eq=False):
     """The same in mean times of the server per RPC (heuristic: as for the tail of `server-latency`)."""
     pings: int = 2
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
+    alone_ns: int = 200_000_000
+    """One late PING is enough from this silence on, when RPCs waited, too (heuristic: as TCP's least timeout)."""
     at_once: float = 0.67
     """The answers came within this share of the difference of the RPCs' durations (heuristic: handlers reach 1)."""
     of_silence: float = 0.1
@@ -132,6 +135,8 @@ class _Stalls(Struct, frozen=True, eq=False):
     times: Ints
     """When each ended; one element for those of several connections at the same moment."""
     median_ns: int
+    paused: bool
+    """Late PINGs prove that the process did nothing."""
     waiting: int
     """RPCs that waited together for the server."""
     waited_ns: int
@@ -244,17 +249,20 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
     pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
     several = rows[proved.by_rpcs[rows]]
     together = int(proved.waiting[several].sum()) >= limits.rpcs and _are_answered_at_once(tables, several, limits)
-    if pings < limits.pings and not together:
+    long = proved.by_ping & (proved.length_ns >= limits.alone_ns) & (proved.waiting >= limits.rpcs)
+    paused = pings >= limits.pings or bool(long[rows].any())
+    if not paused and not together:
         return None
     if not together:
         rows = rows[proved.by_ping[rows]]
-    waiting = proved.waiting[rows] * proved.by_rpcs[rows] * together
+    waiting = proved.waiting[rows] * (proved.by_rpcs[rows] * together | long[rows])
     return _Stalls(
         rows,
         int(tables.stalls.direction[rows[0]]),
         pings,
         _find_moments(tables, rows),
         int(np.median(proved.length_ns[rows])),
+        paused,
         int(waiting.sum()),
         total_ns(proved.length_ns[rows] * waiting),
     )
@@ -299,7 +307,7 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
 def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     table, rows = tables.stalls, stalls.rows
     connections = tuple(_shared.distinct(table.connection[rows]).tolist())
-    who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.pings >= limits.pings
+    who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.paused
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     length, often = _shared.milliseconds(stalls.median_ns), _often(len(stalls.times))
@@ -332,7 +340,8 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         remedies=_list_remedies(who, quota=period == _QUOTA),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
-            f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: "
+            f"{stopped}{' (median)' if len(stalls.times) > 1 else ''}"
+            f"{', with everything in flight' if stalls.waiting else ''}: "
             f"{known or f'look for {suspects}, a CPU quota, a blocked event loop or a paused host there'}."
         ),
     )

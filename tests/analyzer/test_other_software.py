@@ -74,6 +74,17 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-clientdrops": {"verdict": ["connection-closed-early"], "says": ["client's library"]},
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
+    "grpcio-age-grace": {
+        "verdict": ["rpc-errors"],
+        "says": ["grpc.max_connection_age_grace_ms", "5 RPCs ended with an error status right before that"],
+        "never": ["no RPC was lost\\."],
+    },
+    "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
+    "grpcio-stopped-once": {
+        "verdict": ["synchronised-stall"],
+        "says": ["was unresponsive once for 785 ms, with everything in flight"],
+    },
+    "nice-grpc-slow-reader": {"verdict": ["stream-window-stall"], "never": ["did not read"]},
     "grpcio-broken-block": {
         "verdict": ["rpc-errors"],
         "not": ["synchronised-stall"],

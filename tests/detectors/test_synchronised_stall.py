@@ -100,6 +100,21 @@ def test_each_limit_for_rpcs(limits: dict[str, Any], fires: bool) -> None:
 @pytest.mark.parametrize(
     ("limits", "fires"),
     [
+        ({}, True),
+        ({"alone_ns": 785 * MS}, True),
+        ({"alone_ns": 786 * MS}, False),
+        ({"rpcs": 8}, True),
+        ({"rpcs": 9}, False),  # as many waited
+        ({"late_ping_ns": 786 * MS}, False),
+    ],
+)
+def test_one_late_ping_is_enough_when_several_rpcs_waited_for_long(limits: dict[str, Any], fires: bool) -> None:
+    assert (found(detector, [recorded("wild/grpcio-stopped-once.pcap.zst")], **limits) is not None) is fires
+
+
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [
         ({"pings": 3}, True),
         ({"pings": 4}, False),
         ({"late_ping_ns": 29 * MS}, True),

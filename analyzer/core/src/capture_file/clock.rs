@@ -1,5 +1,7 @@
 //! pcapng time stamps: ticks of an interface's clock to nanoseconds since the epoch.
 
+use crate::at::At;
+
 const NANOSECONDS: u128 = 1_000_000_000;
 
 /// An interface's clock (`if_tsresol` and `if_tsoffset`, draft-ietf-opsawg-pcapng section 4.2).
@@ -59,9 +61,9 @@ impl Clock {
         if let Scale::Coarse(nanoseconds) = self.scale
             && self.offset_seconds == 0
             && let Some(time) = ticks.checked_mul(nanoseconds)
-            && let Ok(time) = i64::try_from(time)
+            && time <= At::LATEST.cast_unsigned()
         {
-            return (time, true);
+            return (time.cast_signed(), true);
         }
         self.time_in_full(ticks)
     }
@@ -78,9 +80,9 @@ impl Clock {
         let offset = i128::from(self.offset_seconds) * NANOSECONDS.cast_signed();
         let time = nanoseconds.cast_signed() + offset;
         match i64::try_from(time) {
-            Ok(time) => (time, true),
-            Err(_) if time < 0 => (i64::MIN, false),
-            Err(_) => (i64::MAX, false),
+            Ok(time @ 0..=At::LATEST) => (time, true),
+            _ if time < 0 => (0, false),
+            _ => (At::LATEST, false),
         }
     }
 }

@@ -301,6 +301,14 @@ impl Call {
         transport.queues[usize::from(self.last_side)].last_resent_before(self.position, self.last_time, i64::MAX)
     }
 
+    /// Accounts the time up to `now` to lost bytes, as far as the latest bytes of this call, or others in front of them, were
+    /// retransmitted.
+    pub fn charge_resent(&mut self, now: i64, transport: &Transport) {
+        if let Some(time) = self.last_resent(transport) {
+            self.charge_loss(time.min(now), transport.outages[usize::from(self.last_side)]);
+        }
+    }
+
     /// Accounts the time up to `now`, after which nothing of this call is in the capture. `window` is the window that let its
     /// sender send nothing. A side that is to act was waited for, if it had received everything.
     pub fn charge_open(&mut self, now: i64, client: usize, window: Option<Cause>, transport: &Transport) {
@@ -312,9 +320,7 @@ impl Call {
         if self.is_inside(0) || self.is_inside(1) || passed && !transport.is_acknowledged[last] {
             return self.charge(now, Cause::Unexplained);
         }
-        if let Some(time) = self.last_resent(transport) {
-            self.charge_loss(time.min(now), transport.outages[last]);
-        }
+        self.charge_resent(now, transport);
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let turn = Turn { passed, is_client: side == client, near_rtt, near_is_bound, queued: 0, filled_since: None };
         self.charge_plain(self.since, &turn, now);

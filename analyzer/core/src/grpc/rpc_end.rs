@@ -236,6 +236,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             call.charge(gap_time.min(until), Cause::CaptureGap);
             call.charge_open(until, client, window, transport);
         } else {
+            if whole {
+                call.charge_resent(until, transport);
+            }
             call.charge(until, held_at_the_end(call, client, end, whole));
         }
         if lost.is_some() {

@@ -30,9 +30,10 @@ pub struct Batch {
     turns: usize,
 }
 
-/// An ordinary segment of a known connection. A third of a [`Segment`], as large as a line of a cache: what the threads
-/// hand over goes through memory.
+/// An ordinary segment of a known connection. A third of a [`Segment`], and a line of a cache: what the threads hand over
+/// goes through memory.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Item {
     time: i64,
     packet: u32,

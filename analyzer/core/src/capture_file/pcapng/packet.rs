@@ -105,7 +105,7 @@ impl PcapngFile {
         if !fits && !self.time_noted {
             self.time_noted = true;
             info.add_damage(self.file, block.offset, || {
-                format!("a packet's time of {ticks} ticks is no time between 1677 and 2262; the nearest is used")
+                format!("a packet's time of {ticks} ticks is no time between 1970 and 2116; the nearest is used")
             });
         }
         time
