@@ -56,7 +56,7 @@ import numpy as np
 from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
@@ -137,7 +137,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity=common.severity_of_count(len(rows), everything, limits),
+        severity=_rate_severity(len(rows), retries, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
@@ -170,7 +170,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))}). {advice}"
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))})."
+            f"{_count_calls(len(rows), retries)} {advice}"
         ),
     )
 
@@ -271,6 +272,20 @@ def _explain_endings(rows: Failed, first: str) -> str:
         f"{without:,} of them ended with END_STREAM without trailers, so without a status: a proxy gave up its "
         "backend or dropped its trailers, or a server broke off. gRPC reads this as UNKNOWN, grpc-go as INTERNAL."
     )
+
+
+def _rate_severity(failed: int, retries: int, everything: int, limits: Limits) -> Severity:
+    """Rate failures; where each may have been retried with success, a warning at most."""
+    severity = common.severity_of_count(failed, everything, limits)
+    return "warning" if severity == "critical" and retries >= failed else severity
+
+
+def _count_calls(failed: int, retries: int) -> str:
+    """Say how few calls failed for their application, where libraries retried some; nothing where they did not."""
+    if not retries:
+        return ""
+    few = f"as few as {failed - retries:,} calls may have failed" if failed > retries else "maybe no call failed"
+    return f" {count(retries, 'RPC')} {'is a retry' if retries == 1 else 'are retries'}: {few}."
 
 
 def _explain_retries(retries: int) -> str:

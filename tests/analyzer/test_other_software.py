@@ -79,6 +79,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["grpc.max_connection_age_grace_ms", "5 RPCs ended with an error status right before that"],
         "never": ["no RPC was lost\\."],
     },
+    "grpcio-retried-all": {
+        "verdict": ["rpc-errors"],
+        "says": ["9 RPCs are retries: maybe no call failed"],
+        "statuses": {"OK": 16, "UNAVAILABLE": 9},
+    },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
     "grpcio-stopped-once": {
         "verdict": ["synchronised-stall"],
