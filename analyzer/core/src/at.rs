@@ -19,10 +19,6 @@ pub struct At {
 }
 
 impl At {
-    /// The latest time there is: in the year 2116. The earliest is 0. So no difference of two times overflows, nor a time
-    /// and a difference.
-    pub const LATEST: i64 = i64::MAX / 2;
-
     /// A byte that came in order.
     pub fn new(packet: u32, time: i64) -> Self {
         Self { packet, time, ready_packet: packet, ready_time: time }

@@ -6,7 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::at::At;
 use crate::capture_file::Packet;
 use crate::limits;
 use crate::packet::{Address, Dissector, Outcome, Segment};
@@ -155,7 +154,7 @@ impl Clock {
     /// The packet's time without the steps before it, as far as times go.
     #[inline]
     pub fn corrected(&self, time: i64) -> i64 {
-        time.saturating_sub(self.ahead).clamp(0, At::LATEST)
+        time.saturating_sub(self.ahead).clamp(0, limits::LATEST_TIME)
     }
 
     /// Remembers a segment's timestamp; `time` is corrected.

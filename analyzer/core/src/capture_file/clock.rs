@@ -1,6 +1,6 @@
 //! pcapng time stamps: ticks of an interface's clock to nanoseconds since the epoch.
 
-use crate::at::At;
+use crate::limits;
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
@@ -61,7 +61,7 @@ impl Clock {
         if let Scale::Coarse(nanoseconds) = self.scale
             && self.offset_seconds == 0
             && let Some(time) = ticks.checked_mul(nanoseconds)
-            && time <= At::LATEST.cast_unsigned()
+            && time <= limits::LATEST_TIME.cast_unsigned()
         {
             return (time.cast_signed(), true);
         }
@@ -80,9 +80,9 @@ impl Clock {
         let offset = i128::from(self.offset_seconds) * NANOSECONDS.cast_signed();
         let time = nanoseconds.cast_signed() + offset;
         match i64::try_from(time) {
-            Ok(time @ 0..=At::LATEST) => (time, true),
+            Ok(time @ 0..=limits::LATEST_TIME) => (time, true),
             _ if time < 0 => (0, false),
-            _ => (At::LATEST, false),
+            _ => (limits::LATEST_TIME, false),
         }
     }
 }

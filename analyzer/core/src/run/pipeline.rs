@@ -174,7 +174,9 @@ impl Pipeline {
     /// Takes the next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
-        let Some(clock) = &mut self.clock else { return self.read(packet, packet.time_ns.clamp(0, At::LATEST)) };
+        let Some(clock) = &mut self.clock else {
+            return self.read(packet, packet.time_ns.clamp(0, limits::LATEST_TIME));
+        };
         match clock.keeps(packet) {
             Then::Read => {
                 let time = clock.corrected(packet.time_ns);

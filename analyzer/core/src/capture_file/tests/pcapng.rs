@@ -1,7 +1,8 @@
-use crate::at::At;
 use crate::capture_file::clock::Clock;
 use crate::capture_file::{Format, Secrets};
-use crate::limits::{CAPTURE_COMMENTS, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS, CAPTURE_SECRETS_LENGTH};
+use crate::limits::{
+    CAPTURE_COMMENTS, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS, CAPTURE_SECRETS_LENGTH, LATEST_TIME,
+};
 
 use super::*;
 
@@ -85,10 +86,10 @@ fn impossible_times_are_the_nearest_possible_and_noted_once() {
     bytes.extend(enhanced(order, 0, u64::MAX - 1, b"x"));
     bytes.extend(enhanced(order, 0, 5, b"y"));
     let (packets, info) = read(&bytes);
-    assert_eq!(times(&packets), [At::LATEST, At::LATEST, 5000]);
+    assert_eq!(times(&packets), [LATEST_TIME, LATEST_TIME, 5000]);
     assert_eq!(info.damage.len(), 1, "{:?}", info.damage);
     assert_eq!(Clock::new(6, i64::MIN).time(1), (0, false));
-    assert_eq!(Clock::new(6, i64::MAX).time(1), (At::LATEST, false));
+    assert_eq!(Clock::new(6, i64::MAX).time(1), (LATEST_TIME, false));
     assert_eq!(Clock::new(0xff, 1).time(u64::MAX), (1_000_000_000, true));
 }
 
