@@ -19,9 +19,9 @@ pub const CAPTURE_PACKET_LENGTH_DECLARED: u32 = 16 * 1024 * 1024;
 /// The longest pcapng block, in bytes: the longest packet and 128 KiB of options, as libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`.
 pub const CAPTURE_BLOCK_LENGTH: u32 = CAPTURE_PACKET_LENGTH_DECLARED + 128 * 1024;
 
-/// The latest time of a packet, nanoseconds since the epoch, in the year 2116; the earliest is 0. Between them no difference of
+/// The latest time of a packet, nanoseconds since the epoch: 2^62 - 1, in 2116. The earliest is 0. Between them no difference of
 /// two times overflows, nor the sum of a time and a difference.
-pub const LATEST_TIME: i64 = (1 << 62) - 1;
+pub const LATEST_TIME: i64 = 4_611_686_018_427_387_903;
 
 /// How far to search for the next record after a damaged one, in bytes: covers a lost write-back of the page cache, and ends in
 /// a fraction of a second.
