@@ -232,8 +232,8 @@ def _describe_slow_reader(
         why = f"It reads slowly: {rate}; this window carries {carries} at a round trip of {trip}."
         step = f"{reader} reads slowly, {rate} where the window carries {carries}"
     return (
-        f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not read "
-        f"them when {blocked} stopped (median). {why} A larger window only buffers more."
+        f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not "
+        f"enlarged it again when {blocked} stopped (median). {why} A larger window only buffers more."
     ), step
 
 
