@@ -56,7 +56,7 @@ import numpy as np
 from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
@@ -118,13 +118,15 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     counts = Counter(int(code) for code in rows.status.tolist())
     statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
     methods = common.by_method(tables, rows.rpc)
-    share = len(rows) / everything
+    share, severity = len(rows) / everything, common.severity_of_count(len(rows), everything, limits)
     first = next(iter(statuses))
     retries = int(tables.connections.retries.sum())
+    # of a call that failed in the end one attempt more failed than was retried
+    left = max(len(common.failed(tables)) - retries, 0)
     texts = _count_texts(tables, rows)
     known = _known_texts.find_most_frequent(texts)
     refused = _explain_refused(tables, rows)
-    explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _explain_retries(retries)
+    explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _count_calls(retries, left)
     connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
     mostly = _name_most(statuses, len(rows))
     if broken:
@@ -137,7 +139,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity=_rate_severity(len(rows), retries, everything, limits),
+        severity="warning" if severity == "critical" and not left else severity,
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics={
@@ -171,7 +173,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))})."
-            f"{_count_calls(len(rows), retries)} {advice}"
+            f"{_count_calls(retries, left)} {advice}"
         ),
     )
 
@@ -274,24 +276,12 @@ def _explain_endings(rows: Failed, first: str) -> str:
     )
 
 
-def _rate_severity(failed: int, retries: int, everything: int, limits: Limits) -> Severity:
-    """Rate failures; where each may have been retried with success, a warning at most."""
-    severity = common.severity_of_count(failed, everything, limits)
-    return "warning" if severity == "critical" and retries >= failed else severity
-
-
-def _count_calls(failed: int, retries: int) -> str:
+def _count_calls(retries: int, left: int) -> str:
     """Say how few calls failed for their application, where libraries retried some; nothing where they did not."""
     if not retries:
         return ""
-    few = f"as few as {failed - retries:,} calls may have failed" if failed > retries else "maybe no call failed"
+    few = f"as few as {count(left, 'call')} may have failed" if left else "maybe no call failed"
     return f" {count(retries, 'RPC')} {'is a retry' if retries == 1 else 'are retries'}: {few}."
-
-
-def _explain_retries(retries: int) -> str:
-    """Say that attempts of a call are RPCs of their own on the wire."""
-    are = "is a retry" if retries == 1 else "are retries"
-    return f" Of all RPCs {retries:,} {are}, so fewer calls may have failed." if retries else ""
 
 
 def _are_broken_off(rows: Failed) -> bool:

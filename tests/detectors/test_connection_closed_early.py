@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _draining, connection_closed_early
-from grpcdiag.analyzer.tables import TOUCHES_GAP, Tables
+from grpcdiag.analyzer.detectors import _draining, _failures, connection_closed_early
+from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
@@ -292,3 +292,21 @@ def test_a_client_that_closes_as_soon_as_a_goaway_comes_drops_its_calls(later_ms
     found = must(connection_closed_early, earlier)
     assert (found.severity, found.metrics["lost_rpcs"]) == (severity, 9)
     assert ("the client's library" in found.verdict) == (severity == "warning")
+
+
+def test_an_rpc_that_ended_before_its_connection_is_shown_with_its_own_last_packet() -> None:
+    """Its status is not known, as where its header fields refer to some from before the capture."""
+    tables = decode([synthetic("small-packets-fires").file])
+    rpc = int(np.flatnonzero(tables.rpcs.status == NOT_SEEN)[0])
+    closed = _failures.ended(tables, rpc, "the connection ends")
+    assert closed.packet in tables.closings.packet
+    before = np.where(np.arange(len(tables.rpcs.status)) == rpc, tables.rpcs.duration_ns // 2, tables.rpcs.duration_ns)
+    last = _failures.ended(changed(tables, "rpcs", duration_ns=before), rpc, "the last packet of this RPC")
+    assert (last.packet, last.time_ns) == (tables.rpcs.last_packet[rpc], tables.rpcs.start_time_ns[rpc] + before[rpc])
+
+
+def test_calls_that_end_right_before_their_server_closes_are_counted() -> None:
+    tables = decode([recorded("wild/grpcio-age-grace.pcap.zst")])
+    assert "5 RPCs ended with an error status right before that" in must(connection_closed_early, tables).explanation
+    later = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 20_000_000)
+    assert "no RPC was lost." in must(connection_closed_early, later).explanation

@@ -189,7 +189,7 @@ def test_who_retries_already_is_not_told_to_retry() -> None:
     tables = decode([recorded("wild/grpcio-retries.pcap.zst")])
     retried = must(rpc_errors, tables)
     none = must(rpc_errors, changed(tables, "connections", retries=np.zeros(len(tables.connections.rpcs))))
-    assert "Of all RPCs 40 are retries, so fewer calls may have failed." in retried.explanation
+    assert " 40 RPCs are retries: maybe no call failed." in retried.explanation
     assert "retries" not in none.explanation
     assert [r.knob for r in none.remedies if "retryPolicy" in r.knob]
     assert not [r.knob for r in retried.remedies if "retryPolicy" in r.knob]

@@ -155,8 +155,8 @@ struct Load {
     segments: u64,
     /// Cost of a segment here, relative to other shards.
     weight: u64,
-    /// How much payload costs as much as another segment: a power of two, for a division takes as long as the rest.
-    bytes_per_segment: u32,
+    /// How much payload costs as much as another segment, as a power of two: a division takes as long as the rest.
+    payload_shift: u32,
 }
 
 /// Payload that is copied to another thread in the time of a segment of a few frames, as a power of two: 256 bytes;
@@ -169,8 +169,8 @@ impl Router {
     /// A router that spreads connections over shards by the weights of their segments: a shard with twice the weight
     /// gets half as many. The first shard reads payload in place, to the others it is copied.
     pub fn new(weights: &[u64]) -> Self {
-        let bytes_per_segment = |shard| if shard == 0 { NOTHING_PER_SEGMENT } else { COPIED_PER_SEGMENT };
-        let load = |(shard, &weight)| Load { weight, bytes_per_segment: bytes_per_segment(shard), ..Load::default() };
+        let payload_shift = |shard| if shard == 0 { NOTHING_PER_SEGMENT } else { COPIED_PER_SEGMENT };
+        let load = |(shard, &weight)| Load { weight, payload_shift: payload_shift(shard), ..Load::default() };
         let shards = weights.iter().enumerate().map(load).collect();
         Self { shards, ..Self::default() }
     }
@@ -182,7 +182,7 @@ impl Router {
 
     /// Payload is decrypted, which takes so much longer than to copy it that copies do not count; measured.
     pub fn expect_decryption(&mut self) {
-        self.shards.iter_mut().for_each(|load| load.bytes_per_segment = NOTHING_PER_SEGMENT);
+        self.shards.iter_mut().for_each(|load| load.payload_shift = NOTHING_PER_SEGMENT);
     }
 
     /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
@@ -363,7 +363,7 @@ impl Router {
     #[inline]
     fn give(&mut self, place: Place, segment: &Segment<'_>) {
         if let Some(load) = self.shards.get_mut(usize::from(place.shard)) {
-            load.segments += 1 + u64::from(segment.payload_len.unbounded_shr(load.bytes_per_segment));
+            load.segments += 1 + u64::from(segment.payload_len.unbounded_shr(load.payload_shift));
         }
     }
 
