@@ -192,7 +192,12 @@ class Run:
 
 
 def _run_interruptibly(work: Callable[[], _T]) -> _T:
-    """Run a blocking call outside Python in a thread and wait for it, so that signals are handled meanwhile."""
+    """Run a blocking call outside Python in a thread and wait for it, so that signals are handled meanwhile.
+
+    Signals are handled in the main thread alone: another one makes the call itself.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
     results: list[_T] = []
     errors: list[BaseException] = []
 

@@ -60,6 +60,13 @@ def test_a_run_works_elsewhere(watched: type[Watched]) -> None:
     assert threading.get_ident() not in {thread for _, thread in watched.asked}
 
 
+def test_a_thread_beside_the_main_one_needs_no_other(watched: type[Watched]) -> None:
+    reading = threading.Thread(target=lambda: runner.Run([CAPTURE]).finish())
+    reading.start()
+    reading.join()
+    assert {thread for name, thread in watched.asked if name in ("__init__", "finish")} == {reading.ident}
+
+
 def test_what_goes_wrong_is_raised_here(tmp_path: Any) -> None:
     path = tmp_path / "notes.pcap"
     path.write_text("no capture")
