@@ -198,8 +198,13 @@ impl Window {
             let Some(lane) = self.lanes.get_mut(*place as usize) else { continue };
             let payload_start = lane.payload.len() as u32; // as long as that of a window at the most
             lane.payload.extend_from_slice(item.payload(&batch.payload));
-            let full = if item.full == NOTHING { NOTHING } else { item.full + self.full.len() as u32 };
-            lane.items.push(Item { payload_start, full, ..*item });
+            // a line of the cache that another one's segments have taken: few wide stores wait for it, not one for each field
+            lane.items.extend_from_slice(std::slice::from_ref(item));
+            let Some(copied) = lane.items.last_mut() else { continue };
+            copied.payload_start = payload_start;
+            if item.full != NOTHING {
+                copied.full = item.full + self.full.len() as u32;
+            }
         }
         if let (Some(first), Some(last)) = (batch.items.first(), batch.items.last()) {
             self.packets = [if self.segments == 0 { first.packet } else { self.packets[0] }, last.packet];
