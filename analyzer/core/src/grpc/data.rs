@@ -260,12 +260,15 @@ impl Act<'_> {
 /// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at, in their order.
 ///
 /// A stream whose own window is used up waited for that, not for `wait`, if other streams could send: also gives how many did.
+/// One that was inside a message when frames were missed, and has not been seen since, may be over.
 pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> (u32, u32) {
+    let gaps = h2.sides[side].gaps;
     let initial = h2.window_sizes(side).map(|[stream, _]| stream);
     let in_frame = h2.stream_in_frame(side);
     let by_window = matches!(wait.cause, Cause::StreamWindow | Cause::ConnectionWindow);
     let searched = h2.streams.slots_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
-    let unfinished = searched.filter(|stream| stream.id != 0 && stream.state.is_inside(side));
+    let is_inside = |call: &Call| call.is_inside(side) && call.directions[side].gaps == gaps;
+    let unfinished = searched.filter(|stream| stream.id != 0 && is_inside(&stream.state));
     let (mut streams, mut apart) = (0, 0);
     for stream in unfinished.take(limits::STREAMS_PER_WAIT) {
         let none_left = initial.is_some_and(|initial| initial + stream.credit[side] <= 0);

@@ -91,6 +91,35 @@ fn frames_behind_a_hole_are_found_again() {
     assert_eq!(seen.connections.undecoded_bytes, [100]);
 }
 
+/// An RPC whose end may be among missing bytes does not wait for what holds up a later one.
+#[test]
+fn what_may_be_over_is_charged_no_waits() {
+    let requests = [call("/a/B", 100), request(3, "/a/C", 100)].concat();
+    let asked = u32::try_from(requests.len()).unwrap();
+    let head = block(&[(":status", "200"), ("content-type", "application/grpc")]);
+    let whole = message(3_000);
+    let begun = [frame(4, 0, 0, &[]), frame(1, 4, 1, &head), frame(0, 0, 1, &whole[..1_000])].concat();
+    let end = [frame(0, 0, 1, &whole[1_000..]), frame(1, 5, 1, &block(&[("grpc-status", "0")]))].concat();
+    let pings = [frame(6, 0, 0, &[7; 8]), frame(6, 0, 0, &[8; 8])].concat();
+    let hole = begun.len()..begun.len() + end.len() - 5;
+    let bytes = [begun, end, pings, response(3, 2_000)].concat();
+    let stop = bytes.len() - 700;
+    let [after, stopped] = [hole.end, stop].map(|offset| u32::try_from(offset).unwrap());
+    let mut capture = Capture::opened();
+    capture.client(0, &requests);
+    let answer = |offset, payload| reply(ACK, from_server(offset), from_client(asked), payload);
+    capture.add(answer(0, &bytes[..hole.start]));
+    capture.add(answer(after, &bytes[hole.end..stop]));
+    for _ in 0..=PATIENCE {
+        capture.add(segment(ACK, from_client(asked), from_server(stopped), &[]));
+    }
+    let resumed = capture.time + 500 * MS;
+    capture.at(resumed, answer(stopped, &bytes[stop..]));
+    let seen = capture.finish();
+    let [over, waits] = [0, 1].map(|rpc: usize| seen.cx.rpc_budgets[rpc].total() / MS as u64);
+    assert!(over < 10 && waits >= 500, "{over} and {waits} ms");
+}
+
 #[test]
 fn payload_cut_by_the_snapshot_length_is_missing() {
     let bytes = call("/a/B", 3_000);
