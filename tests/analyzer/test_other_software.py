@@ -85,6 +85,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 16, "UNAVAILABLE": 9},
     },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
+    "grpcio-snaplen-stopped": {
+        "verdict": ["receive-window-stall"],
+        "says": [r"blocked by the TCP receive window for 43 ms \(41% of RPC time\)"],
+    },
     "grpcio-stopped-once": {
         "verdict": ["synchronised-stall"],
         "says": ["was unresponsive once for 785 ms, with everything in flight"],
