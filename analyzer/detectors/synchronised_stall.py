@@ -391,9 +391,8 @@ def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
 def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _threads.Spent | None) -> str:
     table, rows = tables.stalls, stalls.rows
     parts = [
-        f"{_often(len(stalls.times)).capitalize()} {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} "
-        f"(median; longest {_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
-        + (f", and {period}." if period else ".")
+        f"{_often(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} although "
+        f"its peer waited{f', and {period}' if period else ''}."
     ]
     if stalls.waiting:
         parts.append(
@@ -414,6 +413,12 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
     if stalls.direction == 0:
         parts.append("What it costs calls before their first packet is not in the RPCs' durations.")
     return " ".join(parts)
+
+
+def _describe_lengths(tables: Tables, stalls: _Stalls) -> str:
+    length = _shared.milliseconds(stalls.median_ns)
+    longest = _shared.milliseconds(int(tables.stalls.duration_ns[stalls.rows].max()))
+    return length if len(stalls.times) == 1 else f"{length} (median; longest {longest})"
 
 
 def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:

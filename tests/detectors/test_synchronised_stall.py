@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,13 @@ def test_a_client_is_recognised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_software, "recognise_end", count)
     assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1)
     assert asked == [(0, 0)]
+
+
+def test_one_silence_has_a_length_and_no_median() -> None:
+    finding = the_finding(detector, [recorded("wild/grpcio-stopped-once.pcap.zst")])
+    assert re.search(r"^Once server \S+ sent nothing for [\d.,]+ ms although its peer waited", finding.explanation)
+    several = the_finding(detector, [recorded("wild/gc-server.pcap.zst")])
+    assert re.search(r"sent nothing for \d+ ms \(median; longest \d+ ms\) although", several.explanation)
 
 
 def test_stalls_at_the_same_moment_count_once() -> None:
