@@ -193,6 +193,13 @@ def refused(rows: Failed) -> Mask:
     return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 1))
 
 
+def mark_refused_responses(tables: Tables, rows: Failed) -> Mask:
+    """Mark RPCs whose response their client refused although it was complete here."""
+    kept = rows.row >= 0
+    kept[kept] = tables.failures.refused_packet[rows.row[kept]] > 0
+    return kept
+
+
 def without_trailers(rows: Failed) -> Mask:
     """Mark RPCs whose server ended the stream without a status."""
     return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 0))
@@ -269,6 +276,10 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             early = rows.duration_ns[place] < rows.deadline_ns[place]
             when = "when its grpc-timeout was about to pass" if early else "after its grpc-timeout"
             return f"{ended or f'RST_STREAM {error_name(code)} from the {sender}'} {when}"
+        case "client_reset" if mark_refused_responses(tables, rows)[place]:
+            time = int(tables.failures.refused_time_ns[rows.row[place]])
+            after = milliseconds(time - int(tables.rpcs.start_time_ns[rows.rpc[place]] + rows.duration_ns[place]))
+            return f"RST_STREAM {error_name(code)} from the client, {after} after the complete response"
         case "client_reset":
             return f"RST_STREAM {error_name(code)} from the client"
         case "connection":
@@ -326,6 +337,8 @@ def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
         closes &= closings.time_ns <= begin + rpcs.duration_ns[rpc]  # it may have ended before
         rows = np.flatnonzero(closes & (closings.direction == tables.connections.closed_by[connection]))
         places = [(int(closings.packet[row]), int(closings.time_ns[row])) for row in rows[:1]]
+    elif len(rows := np.flatnonzero((failures.rpc == rpc) & (failures.refused_packet > 0))):
+        places = [(int(failures.refused_packet[rows[0]]), int(failures.refused_time_ns[rows[0]]))]
     last = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
     return places[0] if places else (last, begin + int(rpcs.duration_ns[rpc]))
 

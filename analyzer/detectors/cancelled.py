@@ -5,6 +5,9 @@ What it finds
 Calls end with status `CANCELLED`, or callers give them up, before their deadline. On the wire this is RST_STREAM
 CANCEL from the client or the server, or status `CANCELLED` in the trailers.
 
+A client may also refuse a response: C-core resets the stream with ENHANCE_YOUR_CALM when a message or metadata exceeds
+its limit, and its caller sees RESOURCE_EXHAUSTED. The response may be complete in the capture.
+
 The report says how long these RPCs had lasted, who cancelled them, and whether they all lasted equally long. Equal
 durations suggest a timer that `grpc-timeout` does not show.
 
@@ -19,6 +22,10 @@ been answered. It is a warning, too, when the server ended a tenth of the RPCs w
 RST_STREAM, whose clients had neither reset them nor set a deadline: some libraries do so when a handler raises an
 exception.
 
+A client refused a response if it reset the stream with ENHANCE_YOUR_CALM, also behind a complete response with status
+OK. Other codes behind a complete response mean nothing: some clients send NO_ERROR, CANCEL or INTERNAL_ERROR when they
+have read it. Three refused responses that are a tenth of the RPCs are a warning.
+
 A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
 the client cancels the others. These count as cancelled, but not by a timer. Nor do numbered attempts whose other
 attempts were not looked at one by one, as may be where they went over other connections.
@@ -27,24 +34,29 @@ When it cannot tell
 -------------------
 A deadline that the client did not send looks like a cancel. So does one on a connection that began before the
 capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs
-whose headers are missing from the capture are not reported. Why the application cancelled is not on the wire.
+whose headers are missing from the capture are not reported. Why the application cancelled is not on the wire, nor which
+limit a response exceeded. grpc-go refuses complete responses without RST_STREAM, grpc-js with NO_ERROR: these calls
+look answered. So do those of C-core if other calls began before the RST_STREAM came.
 
 What would refute it
 --------------------
-The application counts fewer cancelled calls. Or, for a timer: nothing between client and server has a timeout of the
-time given.
+The application counts fewer cancelled calls, or its log shows answers to the calls that were refused. Or, for a timer:
+nothing between client and server has a timeout of the time given.
 
 What to do
 ----------
-Nothing, if the application meant it. If all last equally long, find the timer: a deadline in the client's code, a
-timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers check for cancellation;
-otherwise the server continues work that no caller waits for.
+Nothing, if the application meant it. If a client refused responses, look in its log, and raise the limit that they
+exceeded, or send smaller messages and less metadata. If all last equally long, find the timer: a deadline in the
+client's code, a timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers check for
+cancellation; otherwise the server continues work that no caller waits for.
 
 References
 ----------
 - https://grpc.io/docs/guides/cancellation/
 - grpc/grpc doc/PROTOCOL-HTTP2.md: RST_STREAM CANCEL is CANCELLED
 - Envoy route.proto: RouteAction.timeout
+- grpc/grpc include/grpc/impl/channel_arg_names.h: limits on messages and metadata
+- grpc/grpc status_conversion.cc: grpc_status_to_http2_error makes RESOURCE_EXHAUSTED of C-core ENHANCE_YOUR_CALM
 """
 
 from collections.abc import Iterator
@@ -54,12 +66,13 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Ints, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _retries, _timers
 from ._failures import Failed
-from ._shared import distinct, lower, milliseconds, quality_allows, reaction_ns
+from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
+from ._software import C_CORE
 
 ID = "cancelled"
 ABOUT = About(
@@ -80,8 +93,10 @@ class Limits(_timers.OneTimer, frozen=True, eq=False):
     """Share of the RPCs for which that, or something else than a timer, must hold (heuristic: most of them)."""
     by_chance: float = 0.5
     """Answers must come so seldom that fewer ends follow one by chance (heuristic: one in two)."""
+    refused_rpcs: int = 3
+    """Fewer refused responses are no warning (heuristic: one or two show no pattern)."""
     warning_share: float = 0.10
-    """A warning when one timer cancelled this share of the RPCs (heuristic: one call in ten)."""
+    """A warning when one timer cancelled, or clients refused, this share of the RPCs (heuristic: one call in ten)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -103,7 +118,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
     hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
     unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
-    others = rows.where(~(hedged | unclear))
+    refused = _mark_refused(rows)
+    others = rows.where(~(hedged | unclear | refused))
     share, timer = len(rows) / everything, _timers.is_one_timer(tables, others.rpc, limits)
     reason = _find_reason(tables, others, limits) if timer else ""
     timer = timer and not reason
@@ -115,7 +131,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
     own = 0 if timer or hidden else _count_of_server(others, limits)
     many = (len(others) if timer else own) >= limits.warning_share * everything
-    grave: Severity = "warning" if (timer or own) and not hidden and many else "info"
+    known = int(refused.sum()) >= max(limits.refused_rpcs, limits.warning_share * everything)
+    grave: Severity = "warning" if ((timer or own) and not hidden and many) or known else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
     remarks = (
         _describe_hedges(int(hedged.sum())) if hedged.any() else "",
@@ -124,31 +141,69 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         _HIDDEN if hidden else "",
         f"Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}" if own else "",
         _describe_unsent(others),
-        "" if timer or own or reason or hedged.all() else "Whether the application meant it is not on the wire.",
+        _describe_refused(rows.where(refused)) if refused.any() else "",
+        ""
+        if timer or own or reason or (hedged | refused).all()
+        else "Whether the application meant it is not on the wire.",
     )
     own_advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
     advice = own_advice if own else _advise(timer, by, bool(hedged.all()))
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
+        title=_name_refusals(tables, rows)
+        if refused.all()
+        else f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
         severity=grave,
         confidence=lower("low" if hidden else "medium" if timer else "high", quality_allows(tables)),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
         metrics=_measure(rows, everything)
         | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
+        | ({"refused_responses": int(refused.sum())} if refused.any() else {})
         | {"cancelled_by_method": common.listed(methods)},
         evidence=tuple(common.spans(tables, rows)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
         ),
-        remedies=(_LOG,) if own else _list_remedies(timer, by),
+        remedies=_LIMITS if refused.all() else (_LOG,) if own else _list_remedies(timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
-        verdict=(
+        verdict=f"{_name_refusals(tables, rows)}: {_CHECK}."
+        if refused.all()
+        else (
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
             f"{f', by a timer of about {median}' if timer else ''}: {advice}"
         ),
     )
+
+
+def _mark_refused(rows: Failed) -> Mask:
+    """Mark RPCs whose client refused the response."""
+    return np.asarray((rows.reset_by == 0) & (rows.reset_code == _CALM))
+
+
+def _name_refusals(tables: Tables, rows: Failed) -> str:
+    client = name_hosts(tables, common.connections_of(tables, rows.rpc), 0)
+    refused = f"{len(rows):,} of {count(tables.rpc_count, 'RPC')}"
+    return f"{client} refused the response of {refused} with ENHANCE_YOUR_CALM"
+
+
+def _describe_refused(rows: Failed) -> str:
+    return (
+        f"The client refused {count(len(rows), 'response')} with ENHANCE_YOUR_CALM. C-core does so when a message or "
+        "metadata exceeds its limit; the caller sees RESOURCE_EXHAUSTED."
+    )
+
+
+_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
+_CHECK = "check its limits on received messages and metadata"
+
+
+_LIMITS = (
+    Remedy("application", "the client's log", "says which limit a response exceeded; costs nothing"),
+    Remedy(C_CORE, "grpc.max_receive_message_length", "of the channel; each message is held in memory whole"),
+    Remedy(C_CORE, "grpc.max_metadata_size, grpc.absolute_max_metadata_size", "of the channel; in bytes"),
+    Remedy("application", "smaller messages, or less metadata in responses and errors", "no limit is raised"),
+)
 
 
 def _describe_timer(median: str, hidden: bool) -> str:

@@ -15,9 +15,11 @@ An RPC that its client reset at or after its `grpc-timeout`, or its server with 
 DEADLINE_EXCEEDED. So has one whose response came 20 ms or more after it, if the client's RST_STREAM may still have been
 on its way, or its packets were lost: the client's timer had ended the call, whatever the response says. A client that
 could send RST_STREAM and does not leaves its deadline to the server, and its call has the status of the response. One
-that either side reset a little earlier counts as well: C-core rounds `grpc-timeout` up to two or three digits, a little
-time passes between reading the clock and the first packet, and a server may track the same deadline. The budget of
-these RPCs says where their time went.
+whose response was complete here counts as well, if the packet with the client's RST_STREAM acknowledges none of the
+response's last packet: the response was on its way, and the client did not read its status. So does one that either
+side reset a little earlier: C-core rounds `grpc-timeout` up to two or three digits, a little time passes between
+reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
+their time went.
 
 If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
 nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
@@ -25,8 +27,9 @@ nobody enforced the deadline, or the client gave up without RST_STREAM. Which of
 When it cannot tell
 -------------------
 Without `grpc-timeout` in the capture: some clients do not send their deadline, and header fields sent before the
-capture began are not known. Such calls are reported as `cancelled`. Time before the request's first packet (name
-resolution, connecting, a queue in the client) counts towards the caller's deadline and is not on the wire.
+capture began are not known. Such calls are reported as `cancelled`. A client that gives up without RST_STREAM while
+the response is on its way looks answered. Time before the request's first packet (name resolution, connecting, a queue
+in the client) counts towards the caller's deadline and is not on the wire.
 
 What would refute it
 --------------------

@@ -100,6 +100,10 @@ class Failures(Struct, frozen=True, eq=False):
         "from the last answer to another RPC of its method on its connection to its end, -1 where none came meanwhile",
     ]
     since_bytes_ns: Annotated[Ints, "from the stream's last bytes to its client's RST_STREAM, -1 for none"]
+    refused_packet: Annotated[
+        Counts, "packet of the RST_STREAM with which its client refused a complete response, 0 for none"
+    ]
+    refused_time_ns: Annotated[Ints, "time of that packet, -1 for none"]
 
 
 class Repeats(Struct, frozen=True, eq=False):

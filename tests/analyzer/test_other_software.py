@@ -15,6 +15,12 @@ from grpcdiag.analyzer.model.analysis import Analysis
 
 WILD = RECORDED / "wild"
 HEALTHY: dict[str, Any] = {"healthy": True}
+IN_FLIGHT: dict[str, Any] = {
+    "verdict": ["deadline-exceeded"],
+    "says": ["RST_STREAM CANCEL from the client after its grpc-timeout"],
+    "never": ["none failed"],
+    "statuses": {"OK": 8, "DEADLINE_EXCEEDED": 6},
+}
 EXPECTED: dict[str, dict[str, Any]] = {
     "apache-backend-down": {"verdict": ["proxy-error"], "not": ["stream-timeout"]},
     "apache-proxy-timeout": {
@@ -33,6 +39,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "bloat-same-lossy": {"must": ["network-queueing"], "says": ["a network queue of up to 610 ms stood then"]},
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
+    "connect-go-early-answer": HEALTHY | {"rpcs": 8, "statuses": {"OK": 8}, "not": ["cancelled"]},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
     "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
@@ -230,6 +237,22 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["delayed-ack-nagle"],
         "says": [r"server 10.99.0.2 held back a small segment 91 times \(and client 10.99.0.1 16 times\)"],
         "statuses": {"OK": 100},
+    },
+    # what the clients' callers saw: OK 8, DEADLINE_EXCEEDED 6
+    "grpc-go-deadline-in-flight": IN_FLIGHT,
+    "grpc-js-deadline-in-flight": IN_FLIGHT,
+    "grpcio-deadline-in-flight": IN_FLIGHT,
+    "grpc-js-message-refused": HEALTHY | {"statuses": {"OK": 7}},
+    "grpcio-message-refused": {
+        "verdict": ["cancelled"],
+        "says": ["refused the response of 6 of 10 RPCs with ENHANCE_YOUR_CALM", "20 ms after the complete response"],
+        "never": ["a timer", "none failed"],
+        "statuses": {"OK": 4, "CANCELLED": 6},
+    },
+    "grpcio-metadata-refused": {
+        "verdict": ["cancelled"],
+        "says": ["refused the response of 8 of 10 RPCs with ENHANCE_YOUR_CALM", "grpc.max_metadata_size"],
+        "statuses": {"OK": 2, "CANCELLED": 8},
     },
     "grpc-java-okhttp-age": {
         "verdict": ["connection-closed-early"],

@@ -23,8 +23,15 @@ from grpcdiag.fixtures.synthetic.scenes_retries import attempt, hedged
 from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["lab/cancelled"]
-QUIET_ON = ["deadline-exceeded", "rpc-errors", "wild/retry-storm"]
+FIRES_ON = ["lab/cancelled", "wild/grpcio-message-refused", "wild/grpcio-metadata-refused"]
+QUIET_ON = [
+    "deadline-exceeded",
+    "rpc-errors",
+    "wild/retry-storm",
+    "wild/connect-go-early-answer",
+    "wild/connect-node-pings",
+    "wild/grpc-js-message-refused",
+]
 
 
 def test_a_timer() -> None:
@@ -67,6 +74,25 @@ def test_what_else_than_a_timer_may_end_calls() -> None:
     assert timed(busy, [0] * 6, [20] * 6) == "warning"  # by chance, with so many answers on that connection
     by_server = changed(tables, "failures", reset_by=[1] * 6)
     assert timed(by_server, [3] * 6, never) == "warning"
+
+
+def test_a_client_refuses_complete_responses() -> None:
+    """`max_receive_message_length`: grpcio saw RESOURCE_EXHAUSTED for 6 of 10 calls, whose trailers say OK."""
+    tables = decode([recorded("wild/grpcio-message-refused.pcap.zst")])
+    found = must(cancelled, tables)
+    assert (found.severity, found.metrics["refused_responses"], found.metrics["rpcs"]) == ("warning", 6, 10)
+    assert found.verdict == (
+        "client 10.77.0.1 refused the response of 6 of 10 RPCs with ENHANCE_YOUR_CALM: check its limits on received "
+        "messages and metadata."
+    )
+    (_, reset, *_) = found.evidence
+    assert (reset.packet, reset.time_ns) == (28, int(tables.failures.refused_time_ns[0]))
+    assert must(cancelled, tables, refused_rpcs=7).severity == "info"
+    assert must(cancelled, tables, warning_share=0.61).severity == "info"
+    others = changed(tables, "failures", reset_code=[11, 11, 11, 8, 8, 8])
+    mixed = must(cancelled, others)
+    assert (mixed.severity, mixed.title) == ("warning", "6 of 10 RPCs were cancelled")
+    assert "refused 3 responses with ENHANCE_YOUR_CALM" in mixed.explanation
 
 
 def test_cancelled_rpcs_are_not_called_failed(tmp_path: Path) -> None:

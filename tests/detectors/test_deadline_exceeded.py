@@ -16,7 +16,7 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS, Side
 
-FIRES_ON = ["deadline-exceeded"]
+FIRES_ON = ["deadline-exceeded", "wild/grpcio-deadline-in-flight"]
 QUIET_ON = ["rpc-errors", "impl-go"]
 
 
@@ -31,6 +31,16 @@ def test_as_many_as_the_client_counted() -> None:
     assert (found.severity, found.confidence, found.lost_ns) == ("critical", "high", None)
     assert "server 100%" in found.verdict
     assert found.remedies[1].implementation == "grpc-go"
+
+
+@pytest.mark.parametrize("client", ["grpcio", "grpc-go", "grpc-js"])
+def test_responses_that_were_on_their_way(client: str) -> None:
+    """Each caller saw DEADLINE_EXCEEDED for 6 of 14 calls, which the server had answered with OK after 240 ms."""
+    tables = decode([recorded(f"wild/{client}-deadline-in-flight.pcap.zst")])
+    found = must(deadline_exceeded, tables)
+    assert (found.metrics["deadline_exceeded_rpcs"], found.metrics["reset_by_client_rpcs"]) == (6, 6)
+    assert found.metrics["time_in_vain_network_ns"] == pytest.approx(6 * 60 * MS, rel=0.05)
+    assert (tables.failures.response_messages == 1).all()
 
 
 def test_synthetic() -> None:

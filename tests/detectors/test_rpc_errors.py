@@ -172,6 +172,7 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
         reset_code=np.zeros(len(kept)),
         answered_by=np.full(len(kept), NO_AGENT),
         foreign=np.zeros(len(kept)),
+        refused_packet=np.zeros(len(kept)),
     )
     found = must(rpc_errors, everything)
     assert found.metrics["failed_rpcs"] == 107 * many

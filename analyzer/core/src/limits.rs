@@ -378,6 +378,8 @@ pub const FAILURES: usize = 100_000;
 pub const REPEATS: usize = 100_000;
 /// RPCs of a connection that may be repeated, some 80 octets each: as many fail within a second.
 pub const REPEATS_OPEN: usize = 256;
+/// Complete responses of a connection that their clients may not have read, some 60 octets each: as many may be on the way.
+pub const UNREAD_RESPONSES: usize = 256;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;
 /// Places of open streams searched for them: a wait costs a microsecond, however many streams are open.

@@ -46,6 +46,10 @@ pub struct Call {
     pub method: u32,
     /// The RPC is over; only draining is left.
     pub finished: bool,
+    /// Its outcome is not written: whether its client read the response is not known.
+    pub unread: bool,
+    /// Its outcome was reported before the last cut.
+    pub told: bool,
     /// `:status` of the response, 0 before.
     pub http_status: u16,
     /// `content-type` of the response.

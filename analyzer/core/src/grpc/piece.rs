@@ -10,6 +10,7 @@ use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::headers::HeaderClass;
+use super::outcome::report_unread;
 use super::rpc_end::note_half_closed;
 use super::state::{Grpc, Http2, Parser};
 
@@ -23,7 +24,7 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Pa
         let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { continue };
         if !call.kind.is_rpc() {
             move_request(call, parts);
-        } else if call.finished {
+        } else if call.finished && !call.unread {
             call.rpc = NONE;
         } else {
             report_call(h2, id, at, transport, parts);
@@ -33,7 +34,7 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Pa
     (h2.application.budget, h2.application.loss) = (budget, loss);
     h2.application.open_rpcs = open_rpcs;
     let calls = h2.streams.slots().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc());
-    let starts = calls.filter(|stream| !stream.state.finished).map(|stream| stream.state.first.time);
+    let starts = calls.filter(|stream| goes_on(&stream.state)).map(|stream| stream.state.first.time);
     let first = starts.fold(at.time, i64::min);
     if let Some(repeats) = &mut h2.application.repeats {
         repeats.finish_before(first, h2.connection, &mut parts.done);
@@ -49,8 +50,12 @@ fn report_call(h2: &mut Http2, id: u32, at: At, transport: &Transport, parts: &m
         goes_on.rpc = parts.next.push_open_row(&row);
         call.rpc = parts.open.push_open_row(&row);
     }
-    let mut parser = Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.open, transport, watch: &mut () };
-    parser.end_open_call(id, End::CaptureEnds);
+    if goes_on.unread {
+        report_unread(h2, id, transport, &mut parts.open);
+    } else {
+        let mut parser = Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.open, transport, watch: &mut () };
+        parser.end_open_call(id, End::CaptureEnds);
+    }
     if let Some(stream) = h2.streams.find_mut(id) {
         stream.state = goes_on;
     }
@@ -65,6 +70,11 @@ fn move_request(call: &mut Call, parts: &mut Parts) {
     }
 }
 
+/// Whether the outcome of an RPC is not written.
+fn goes_on(call: &Call) -> bool {
+    !call.finished || call.unread
+}
+
 /// Whether failed calls may still be repeated.
 pub fn awaits_repeats(h2: &Http2) -> bool {
     h2.application.repeats.as_ref().is_some_and(|repeats| !repeats.is_empty())
@@ -72,7 +82,7 @@ pub fn awaits_repeats(h2: &Http2) -> bool {
 
 /// Whether calls are open: also RPCs that a hole has put in doubt, and requests that are no RPCs.
 pub fn is_open(h2: &Http2) -> bool {
-    let is_open = |call: &Call| call.kind.is_rpc() && !call.finished || (call.rpc, call.other_request) != (NONE, NONE);
+    let is_open = |call: &Call| call.kind.is_rpc() && goes_on(call) || (call.rpc, call.other_request) != (NONE, NONE);
     h2.application.open_rpcs > 0 || h2.streams.slots().any(|Stream { id, state, .. }| *id != 0 && is_open(state))
 }
 
@@ -84,9 +94,10 @@ pub fn begin_piece(h2: &mut Http2) {
     (grpc.budget, grpc.loss) = Default::default();
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();
-    for stream in h2.streams.slots_mut().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc()) {
-        if !stream.state.finished {
-            grpc.methods.note(stream.state.method);
+    for Stream { id, state, .. } in h2.streams.slots_mut() {
+        state.told = *id == 0 || !goes_on(state);
+        if !state.told && state.kind.is_rpc() {
+            grpc.methods.note(state.method);
         }
     }
 }

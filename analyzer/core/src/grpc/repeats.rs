@@ -67,7 +67,9 @@ impl Repeats {
             return;
         }
         ended.row.attempt = ended.row.attempt.saturating_add(1);
-        self.recent.push_back(ended);
+        // the outcome of one whose client may not have read the response is known later than its end
+        let place = self.recent.partition_point(|old| old.row.time_ns <= ended.row.time_ns);
+        self.recent.insert(place, ended);
         if self.recent.len() > limits::REPEATS_OPEN
             && let Some(old) = self.recent.pop_front()
         {

@@ -1,6 +1,6 @@
 //! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
-use crate::at::place;
+use crate::at::{At, place};
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
 use crate::limits;
@@ -163,8 +163,15 @@ impl Act<'_> {
             self.write_row(call, ending, complete, if cx.options.marks_examples { marks } else { 0 }, cx);
         }
         if failed {
-            self.push_failure(call, cx);
+            self.push_failure(call, None, cx);
         }
+    }
+
+    /// Writes a row for an RPC that is over.
+    #[cold]
+    pub(super) fn push_ended(&self, call: &mut Call, ending: Ending, cx: &mut Context) {
+        push_rpc(self.connection, call, cx);
+        self.write_row(call, ending, true, 0, cx);
     }
 
     /// Fills an RPC's row.
@@ -197,13 +204,14 @@ impl Act<'_> {
         }
     }
 
-    /// Notes an RPC that ended otherwise than OK.
+    /// Notes an RPC that ended otherwise than OK, or whose client `refused` a complete response.
     #[cold]
-    fn push_failure(&self, call: &Call, cx: &mut Context) {
+    pub(super) fn push_failure(&self, call: &Call, refused: Option<At>, cx: &mut Context) {
         if cx.failures.len() >= limits::FAILURES + limits::ROWS_AHEAD {
             return;
         }
         let (client, server) = (self.client(), 1 - self.client());
+        let (refused_packet, refused_time_ns) = place(refused);
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
         let (silence_from_packet, silence_to_packet) = call.silence_packets;
         let (headers_time_ns, headers_packet) = call.directions[server].headers;
@@ -231,6 +239,8 @@ impl Act<'_> {
             response_messages: call.directions[server].reader.messages,
             since_answer_ns: call.since_answer_ns,
             since_bytes_ns: call.since_bytes_ns,
+            refused_packet,
+            refused_time_ns,
         });
         cx.failure_budgets.push(call.budget);
     }
@@ -283,7 +293,7 @@ pub(super) fn touch_gap(call: &mut Call, cx: &mut Context) {
         return;
     }
     call.touches_gap = true;
-    if call.finished {
+    if call.finished && !call.unread {
         cx.method(call.method).touch_gaps += 1;
         match cx.handed_on.place(call.rpc) {
             Some(row) => {

@@ -85,6 +85,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     #[inline]
     fn open_stream(&mut self, block: &HeaderBlock<'_, Summary>, kind: Kind) {
         let &HeaderBlock { stream: id, summary, first, .. } = block;
+        if !self.h2.application.unread.is_empty() {
+            self.end_arrived();
+        }
         let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let (h2, cx) = (&mut *self.h2, &mut *self.cx);
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];

@@ -17,6 +17,7 @@ use super::repeats::{Ended, Repeats};
 use super::rows::{Closed, OPEN_FOR, settle};
 use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending, Source};
+use super::unread::Unread;
 
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// END_STREAM. From the server it ends the RPC, with the status of its header fields, or one made from the HTTP
@@ -54,7 +55,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             };
             self.finish_stream(slot, ending);
         }
-        if over {
+        if over && !self.is_unread(slot) {
             self.remove_stream(slot);
         }
     }
@@ -72,8 +73,15 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             if self.h2.opened_before(id) {
                 self.h2.application.late.settle(id);
             }
-            return;
+            return self.reset_removed(id, code);
         };
+        if call.unread {
+            return self.reset_unread(id, slot, code);
+        }
+        if call.finished {
+            self.remove_stream(slot);
+            return self.reset_removed(id, code);
+        }
         // a client that gives up waiting ends a time in which the answer was owed to it
         let held = if act.is_client && call.turn_since >= 0 { 1 - act.side } else { act.side };
         if transport.unheard[held] {
@@ -131,7 +139,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 
     #[inline]
-    fn remove_stream(&mut self, slot: u32) {
+    fn is_unread(&mut self, slot: u32) -> bool {
+        self.h2.streams.state_mut(slot).is_some_and(|call| call.unread)
+    }
+
+    #[inline]
+    pub(super) fn remove_stream(&mut self, slot: u32) {
         let h2 = &mut *self.h2;
         let Some(call) = h2.streams.state_mut(slot) else { return };
         let id = call.id;
@@ -167,17 +180,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             grpc.turns.ended(grpc.open_rpcs, h2.sides[1 - client].announced.max_concurrent_streams, at);
             grpc.open_rpcs = grpc.open_rpcs.saturating_sub(1);
         }
-        grpc.budget.add_all(&call.budget);
-        grpc.loss.add(&call.loss);
-        if ending.status == status::OK {
-            grpc.last_answer = (at.ready_time, call.method);
-        } else if grpc.last_answer.1 == call.method && grpc.last_answer.0 >= call.first.time {
-            call.since_answer_ns = at.ready_time - grpc.last_answer.0;
+        if let Some(unread) = Unread::of(call, client, ending, at, act.transport) {
+            return self.await_reading(unread);
         }
-        if ending.status != status::OK || grpc.repeats.is_some() {
-            act.note_repeat(call, ending, &mut grpc.repeats, self.cx);
-        }
-        act.write_rpc(call, ending, true, self.cx);
+        act.conclude(call, ending, grpc, self.cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -185,6 +191,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if self.h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
             self.end_open_call(id, end);
         }
+        self.end_unread_stream(id);
         note_half_closed(self.h2, id, self.at);
         if let Some(stream) = self.h2.streams.find_mut(id) {
             settle(&stream.state, self.h2.client, self.cx);
@@ -258,6 +265,31 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 }
 
 impl Act<'_> {
+    /// Writes how an RPC ended, and compares it with those before it.
+    #[inline]
+    pub(super) fn conclude(&self, call: &mut Call, ending: Ending, grpc: &mut Grpc, cx: &mut Context) {
+        let now = self.at.ready_time;
+        if ending.status == status::OK {
+            if now >= grpc.last_answer.0 {
+                grpc.last_answer = (now, call.method);
+            }
+        } else if grpc.last_answer.1 == call.method && grpc.last_answer.0 >= call.first.time {
+            call.since_answer_ns = now - grpc.last_answer.0;
+        }
+        if ending.status != status::OK || grpc.repeats.is_some() {
+            self.note_repeat(call, ending, &mut grpc.repeats, cx);
+        }
+        self.write_outcome(call, ending, grpc, cx);
+    }
+
+    /// Writes how an RPC ended, and counts its time.
+    #[inline]
+    pub(super) fn write_outcome(&self, call: &mut Call, ending: Ending, grpc: &mut Grpc, cx: &mut Context) {
+        grpc.budget.add_all(&call.budget);
+        grpc.loss.add(&call.loss);
+        self.write_rpc(call, ending, true, cx);
+    }
+
     /// Notes an RPC that may be repeated, or that repeats such a one. Clients do not repeat what they give up before its
     /// deadline, and number the attempts that their library makes: where not all header fields are known there may be a
     /// number.

@@ -2,14 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use std::collections::VecDeque;
+
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::{reading, state};
+use crate::limits;
+use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
 
 use super::probe::Before;
 use super::repeats::Repeats;
 use super::tail::Tails;
 use super::turns::Turns;
+use super::unread::Unread;
 use super::used::UsedMethods;
 
 /// HTTP/2 with gRPC on top.
@@ -59,6 +64,9 @@ pub struct Grpc {
     pub turns: Turns,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
+    /// Complete responses that their clients may not have read, in the order of their ends.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::UNREAD_RESPONSES }, _, _>")]
+    pub(super) unread: VecDeque<Unread>,
     /// What was begun before the capture.
     pub(super) late: Before,
 }
@@ -85,6 +93,7 @@ impl Default for Grpc {
             stalls: 0,
             turns: Turns::default(),
             answered_early: false,
+            unread: VecDeque::new(),
             late: Before::default(),
         }
     }

@@ -1,6 +1,8 @@
 //! gRPC status codes and how HTTP/2 tells them (grpc/grpc doc/statuscodes.md, doc/PROTOCOL-HTTP2.md section
 //! "Errors", doc/http-grpc-status-mapping.md).
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::methods::STATUSES;
 
 /// Names in the order of their codes.
@@ -33,6 +35,11 @@ fn early(timeout_ns: i64) -> i64 {
     (timeout_ns / 50).clamp(1_000_000, 100_000_000).min(timeout_ns / 2)
 }
 
+/// How long after its beginning an RPC reaches its deadline at the earliest.
+pub fn earliest(timeout_ns: i64) -> i64 {
+    timeout_ns - early(timeout_ns)
+}
+
 /// Success.
 pub const OK: u8 = 0;
 
@@ -58,7 +65,7 @@ pub const UNAVAILABLE: u8 = 14;
 pub const UNAUTHENTICATED: u8 = 16;
 
 /// What a status was concluded from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Source {
     /// Nothing: the status was not seen.
@@ -82,7 +89,7 @@ pub const SOURCES: [&str; 7] =
     ["", "trailers", "http_status", "server_reset", "client_deadline", "client_reset", "connection"];
 
 /// How an RPC ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ending {
     /// Its status code, or [`NOT_SEEN`].
     pub status: u8,
@@ -96,6 +103,9 @@ impl Ending {
 
     /// The server closed the connection first.
     pub const CONNECTION_CLOSED: Self = Self { status: UNAVAILABLE, source: Source::Connection };
+
+    /// The client refused a complete response by RST_STREAM.
+    pub const REFUSED: Self = Self { status: CANCELLED, source: Source::ClientReset };
 
     /// The status of a response that ended without `grpc-status`.
     pub fn without_grpc_status(http_status: u16) -> Self {
@@ -132,7 +142,7 @@ impl Ending {
     pub fn reset_by_client(after_ns: i64, timeout_ns: i64, fields_unknown: bool) -> Self {
         let source = Source::ClientReset;
         match timeout_ns {
-            0.. if after_ns >= timeout_ns - early(timeout_ns) => {
+            0.. if after_ns >= earliest(timeout_ns) => {
                 Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
             }
             ..0 if fields_unknown => Self { status: NOT_SEEN, source },

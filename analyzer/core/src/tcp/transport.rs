@@ -37,6 +37,10 @@ pub struct Transport {
     pub too_long: [bool; 2],
     /// All bytes of each side were acknowledged: of the peer of what is handed up, and of both at the connection's end.
     pub is_acknowledged: [bool; 2],
+    /// Offset of the first of the bytes of each side that were handed up last.
+    pub delivered_from: [i64; 2],
+    /// Offset behind the bytes of each side that its peer has acknowledged: of the peer of what is handed up.
+    pub acked: [i64; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
     /// The first FIN of each side; bytes handed up late may be older.
@@ -60,6 +64,8 @@ impl Default for Transport {
             lost_since: [None; 2],
             too_long: [false; 2],
             is_acknowledged: [false; 2],
+            delivered_from: [0; 2],
+            acked: [0; 2],
             unheard: [false; 2],
             fins: [None; 2],
             is_cut: [false; 2],

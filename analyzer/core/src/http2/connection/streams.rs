@@ -26,6 +26,9 @@ pub struct Stream<T> {
 /// one, usually has streams open.
 const PLACES: [usize; 2] = [8, 256];
 
+/// Removed streams that are looked at: more than a connection of few callers has.
+const REMOVED: usize = 64;
+
 /// Slots that most connections use.
 const TOUCHED: usize = 4;
 
@@ -169,6 +172,14 @@ impl<T: Default> Streams<T> {
                 stream.id = 0;
             }
         }
+    }
+
+    /// The state of one of the streams that were removed last, if no other one has taken its slot.
+    pub fn find_removed(&mut self, is_wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let slab = &self.slab;
+        let holds = |slot: &&u32| slab.get(**slot as usize).is_some_and(|stream| is_wanted(&stream.state));
+        let slot = *self.free.iter().rev().take(REMOVED).find(holds)?;
+        self.state_mut(slot)
     }
 
     /// Number of streams kept.

@@ -46,6 +46,7 @@ table!(
         cut_request_bytes: u32, cut_request_packet: u32, cut_request_time_ns: i64,
         cut_response_bytes: u32, cut_response_packet: u32, cut_response_time_ns: i64,
         response_messages: u32, since_answer_ns: i64, since_bytes_ns: i64,
+        refused_packet: u32, refused_time_ns: i64,
     }
 );
 

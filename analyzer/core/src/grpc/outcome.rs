@@ -1,0 +1,94 @@
+//! Delays the outcome of an RPC whose client may reach its deadline before the response arrives. A RST_STREAM that the client sent
+//! before any of the response's last packet arrived shows that it did not read the status.
+
+use crate::http2::connection::watch::Watch;
+use crate::limits;
+use crate::store::budget::Cause;
+use crate::store::context::Context;
+use crate::tcp::transport::Transport;
+
+use super::act::Act;
+use super::state::{Grpc, Http2, Parser};
+use super::status::Ending;
+use super::unread::Unread;
+
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// Delays the outcome of an RPC until it is known whether its client read the response.
+    #[cold]
+    pub(super) fn await_reading(&mut self, unread: Unread) {
+        if self.h2.application.unread.len() >= limits::UNREAD_RESPONSES {
+            self.end_oldest_unread();
+        }
+        if let Some(stream) = self.h2.streams.find_mut(unread.stream) {
+            stream.state.unread = true;
+            self.h2.application.unread.push_back(unread);
+        }
+    }
+
+    /// Writes the outcomes of responses that have begun to arrive: a RST_STREAM proves nothing any more.
+    #[cold]
+    pub(super) fn end_arrived(&mut self) {
+        let (client, transport) = (self.h2.client, self.transport);
+        while self.h2.application.unread.front().is_some_and(|unread| unread.has_arrived(client, transport)) {
+            self.end_oldest_unread();
+        }
+    }
+
+    fn end_oldest_unread(&mut self) {
+        let Some(unread) = self.h2.application.unread.pop_front() else { return };
+        self.end_unread(&unread);
+        if let Some(slot) = self.h2.streams.slot(unread.stream) {
+            self.remove_stream(slot);
+        }
+    }
+
+    /// RST_STREAM for a stream whose response is complete.
+    #[cold]
+    pub(super) fn reset_unread(&mut self, id: u32, slot: u32, code: u32) {
+        let (at, transport) = (self.at, self.transport);
+        let act = Act::new(self.h2, self.side, &at, transport);
+        let Some(mut unread) = self.h2.application.take_unread(id) else { return };
+        let Some(call) = self.h2.streams.state_mut(slot) else { return };
+        if act.is_client && !unread.has_arrived(act.side, transport) {
+            call.reset = Some((act.direction(), code));
+            call.since_bytes_ns = (at.ready_time - call.last_time).max(0);
+            call.charge(at.time.min(call.since + transport.near_rtt[act.side].max(0)), Cause::Network);
+            call.charge(at.time, Cause::Unexplained);
+            unread.ending = Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, false);
+            unread.at = at;
+        }
+        self.end_unread(&unread);
+        self.remove_stream(slot);
+        self.reset_removed(id, code);
+    }
+
+    /// Writes the outcome of an RPC at its connection's or the capture's end, if that was delayed.
+    pub(super) fn end_unread_stream(&mut self, id: u32) {
+        if let Some(unread) = self.h2.application.take_unread(id) {
+            self.end_unread(&unread);
+        }
+    }
+
+    fn end_unread(&mut self, unread: &Unread) {
+        let act = Act::new(self.h2, self.side, &unread.at, self.transport);
+        let Some(call) = self.h2.streams.find_mut(unread.stream).map(|stream| &mut stream.state) else { return };
+        call.unread = false;
+        act.conclude(call, unread.ending, &mut self.h2.application, self.cx);
+    }
+}
+
+impl Grpc {
+    fn take_unread(&mut self, id: u32) -> Option<Unread> {
+        let place = self.unread.iter().position(|unread| unread.stream == id)?;
+        self.unread.remove(place)
+    }
+}
+
+/// Reports the RPC of a response that is not known to be read, as if the capture ended here.
+pub(super) fn report_unread(h2: &mut Http2, id: u32, transport: &Transport, cx: &mut Context) {
+    let Some(unread) = h2.application.unread.iter().find(|unread| unread.stream == id).copied() else { return };
+    let act = Act::new(h2, h2.client, &unread.at, transport);
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    call.unread = false;
+    act.write_outcome(call, unread.ending, &mut h2.application, cx);
+}
