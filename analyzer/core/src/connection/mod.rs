@@ -134,7 +134,7 @@ impl Connection {
         let content = &mut self.content;
         self.tcp.give_up_all(&mut ContentReader { content, cx, shared });
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
-        self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
+        self.tcp.note_acknowledged();
         content.finish(end, at, &self.tcp.transport, cx, shared);
         if let Some(repeats) = &mut content.http2.application.repeats {
             repeats.finish(self.tcp.row, cx);

@@ -70,13 +70,13 @@ impl Connection {
     /// Reports what came since the last cut, and what is open, as if the capture ended at `end`; then counts anew.
     pub fn divide(&mut self, end: CaptureEnd, parts: &mut Parts) -> (Ended, OpenTime) {
         let (tcp, content) = (&mut self.tcp, &mut self.content);
-        let acknowledged = tcp.transport.is_acknowledged;
-        tcp.transport.is_acknowledged = [0, 1].map(|side| tcp.is_acknowledged(side));
+        let (acknowledged, acked) = (tcp.transport.is_acknowledged, tcp.transport.acked);
+        tcp.note_acknowledged();
         let at_end = if tcp.is_finished() { &mut parts.done } else { &mut parts.open };
         push_undelivered(tcp, content, at_end);
         push_unanswered(tcp, content, at_end);
         let open = report_open(&mut content.http2, end.last, &tcp.transport, parts);
-        tcp.transport.is_acknowledged = acknowledged;
+        (tcp.transport.is_acknowledged, tcp.transport.acked) = (acknowledged, acked);
         let (row, client) = (tcp.row, content.http2.client);
         content.http2.application.methods.write(row, &mut parts.done);
         if let Some(tls) = &mut content.tls {

@@ -49,7 +49,7 @@ pub struct Call {
     /// Its outcome is not written: whether its client read the response is not known.
     pub unread: bool,
     /// Its outcome was reported before the last cut.
-    pub told: bool,
+    pub reported: bool,
     /// `:status` of the response, 0 before.
     pub http_status: u16,
     /// `content-type` of the response.

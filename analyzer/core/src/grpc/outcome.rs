@@ -1,6 +1,7 @@
 //! Delays the outcome of an RPC whose client may reach its deadline before the response arrives. A RST_STREAM that the client sent
 //! before any of the response's last packet arrived shows that it did not read the status.
 
+use crate::http2::connection::state::End;
 use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::Cause;
@@ -62,11 +63,18 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         self.reset_removed(id, code);
     }
 
-    /// Writes the outcome of an RPC at its connection's or the capture's end, if that was delayed.
-    pub(super) fn end_unread_stream(&mut self, id: u32) {
-        if let Some(unread) = self.h2.application.take_unread(id) {
-            self.end_unread(&unread);
+    /// Writes the outcome of an RPC at its connection's or the capture's end, if that was delayed. Behind the capture's end a
+    /// RST_STREAM may follow.
+    pub(super) fn end_unread_stream(&mut self, id: u32, end: End) {
+        let may_change = matches!(end, End::CaptureEnds | End::NotKnown);
+        match self.h2.application.unread.iter().find(|unread| unread.stream == id).copied() {
+            Some(unread) if may_change && !unread.has_arrived(self.h2.client, self.transport) => {
+                report_unread(self.h2, id, self.transport, self.cx);
+            }
+            Some(unread) => self.end_unread(&unread),
+            None => {}
         }
+        self.h2.application.take_unread(id);
     }
 
     fn end_unread(&mut self, unread: &Unread) {
@@ -84,11 +92,13 @@ impl Grpc {
     }
 }
 
-/// Reports the RPC of a response that is not known to be read, as if the capture ended here.
+/// Reports the RPC of a response that is not known to be read, as one whose end the capture does not hold.
 pub(super) fn report_unread(h2: &mut Http2, id: u32, transport: &Transport, cx: &mut Context) {
     let Some(unread) = h2.application.unread.iter().find(|unread| unread.stream == id).copied() else { return };
     let act = Act::new(h2, h2.client, &unread.at, transport);
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     call.unread = false;
-    act.write_outcome(call, unread.ending, &mut h2.application, cx);
+    h2.application.budget.add_all(&call.budget);
+    h2.application.loss.add(&call.loss);
+    act.write_rpc(call, Ending::NOT_SEEN, false, cx);
 }

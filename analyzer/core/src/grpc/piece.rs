@@ -16,6 +16,7 @@ use super::state::{Grpc, Http2, Parser};
 
 /// Reports the open streams of a connection, whose rows move on.
 pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {
+    Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.done, transport, watch: &mut () }.end_arrived();
     let (budget, loss) = (h2.application.budget, h2.application.loss);
     let open_rpcs = h2.application.open_rpcs;
     (h2.application.budget, h2.application.loss) = Default::default();
@@ -95,8 +96,8 @@ pub fn begin_piece(h2: &mut Http2) {
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();
     for Stream { id, state, .. } in h2.streams.slots_mut() {
-        state.told = *id == 0 || !goes_on(state);
-        if !state.told && state.kind.is_rpc() {
+        state.reported = *id == 0 || !goes_on(state);
+        if !state.reported && state.kind.is_rpc() {
             grpc.methods.note(state.method);
         }
     }

@@ -28,7 +28,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let server = 1 - act.side;
         let Some(call) = self.h2.streams.find_removed(|call| call.id == id) else { return };
         let is_whole = call.finished && call.directions[server].ended && !call.touches_gap;
-        if is_whole && call.kind.is_rpc() && !call.told && call.reset.is_none() {
+        if is_whole && call.kind.is_rpc() && !call.reported && call.reset.is_none() {
             call.reset = Some((act.direction(), code));
             let end = At::new(call.last_packet.max(call.first.packet), call.last_time);
             let corrected = Act { at: &end, ..act }.correct_outcome(call, at, self.cx);

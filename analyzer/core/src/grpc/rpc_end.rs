@@ -191,7 +191,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if self.h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
             self.end_open_call(id, end);
         }
-        self.end_unread_stream(id);
+        self.end_unread_stream(id, end);
         note_half_closed(self.h2, id, self.at);
         if let Some(stream) = self.h2.streams.find_mut(id) {
             settle(&stream.state, self.h2.client, self.cx);
@@ -265,7 +265,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 }
 
 impl Act<'_> {
-    /// Writes how an RPC ended, and compares it with those before it.
+    /// Writes how an RPC ended, counts its time, and compares it with those before it.
     #[inline]
     pub(super) fn conclude(&self, call: &mut Call, ending: Ending, grpc: &mut Grpc, cx: &mut Context) {
         let now = self.at.ready_time;
@@ -279,12 +279,6 @@ impl Act<'_> {
         if ending.status != status::OK || grpc.repeats.is_some() {
             self.note_repeat(call, ending, &mut grpc.repeats, cx);
         }
-        self.write_outcome(call, ending, grpc, cx);
-    }
-
-    /// Writes how an RPC ended, and counts its time.
-    #[inline]
-    pub(super) fn write_outcome(&self, call: &mut Call, ending: Ending, grpc: &mut Grpc, cx: &mut Context) {
         grpc.budget.add_all(&call.budget);
         grpc.loss.add(&call.loss);
         self.write_rpc(call, ending, true, cx);

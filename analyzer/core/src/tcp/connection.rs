@@ -193,6 +193,12 @@ impl Connection {
         self.halves[side].acked >= self.halves[side].highest
     }
 
+    /// Tells the layers above what was acknowledged of both sides, when no more bytes come.
+    pub fn note_acknowledged(&mut self) {
+        self.transport.is_acknowledged = [0, 1].map(|side| self.is_acknowledged(side));
+        self.transport.acked = [0, 1].map(|side| self.halves[side].acked);
+    }
+
     /// Payload bytes of a full segment of `side`; 0 if it is not known.
     #[inline]
     pub fn segment_size(&self, side: usize) -> i64 {

@@ -129,7 +129,16 @@ fn a_client_that_is_near_sees_what_the_capture_shows() {
 #[test]
 fn without_a_reset_the_response_counts() {
     let answered = || Conversation::answered(240 * MS);
-    assert_eq!(answered().outcome(), (Some("OK"), 240 * MS), "at the capture's end");
+    assert_eq!(answered().outcome(), (None, 240 * MS), "the capture ends before it can have arrived");
+    let mut acknowledged = answered();
+    acknowledged.acked = acknowledged.server;
+    acknowledged.client_at(320 * MS, &[]);
+    assert_eq!(acknowledged.outcome(), (Some("OK"), 240 * MS));
+    let mut closed = answered();
+    let (seq, ack) = (from_client(closed.client), from_server(closed.acked));
+    closed.capture.at(320 * MS, segment(FIN_ACK, seq, ack, &[]));
+    closed.capture.at(321 * MS, reply(FIN_ACK, from_server(closed.server), seq.wrapping_add(1), &[]));
+    assert_eq!(closed.outcome(), (Some("OK"), 240 * MS), "the client ends its connection without a RST_STREAM");
     let mut by_server = answered();
     by_server.server_at(350 * MS, &rst_stream(1, 0));
     assert_eq!(by_server.outcome(), (Some("OK"), 240 * MS));
