@@ -92,6 +92,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 16, "UNAVAILABLE": 9},
     },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
+    "grpc-go-uplink-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Their time by cause: unexplained 92%"],
+        "never": [r"server \d+%"],
+    },
+    "grpc-go-uplink-full": {"not": ["server-latency"], "never": ["trace the handler"], "statuses": {"OK": 400}},
+    "grpcio-uplink-held": {"not": ["server-latency"], "never": ["trace the handler"], "statuses": {"OK": 340}},
     "grpcio-snaplen-stopped": {
         "verdict": ["receive-window-stall"],
         "says": [r"blocked by the TCP receive window for 43 ms \(41% of RPC time\)"],

@@ -6,6 +6,7 @@ use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::state_fields;
 use crate::store::budget::{Budget, Cause, LossTime};
+use crate::tcp::late_acks::may_take;
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
@@ -25,6 +26,8 @@ pub struct CallDirection {
     pub ended: bool,
     /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
     pub gaps: u32,
+    /// The rest of its message may be among missing frames: none of its bytes have come since.
+    pub doubtful: bool,
 }
 
 /// What is known of the RPC on a stream, or of another use of the stream.
@@ -204,10 +207,10 @@ impl Call {
         in_body && (self.touches_gap || self.tail_cut)
     }
 
-    /// Whether a message of `side` has begun and is not whole.
+    /// Whether a message of `side` has begun and is not whole, as far as that is known.
     #[inline]
     pub fn is_inside(&self, side: usize) -> bool {
-        self.directions[side].reader.is_inside()
+        self.directions[side].reader.is_inside() && !self.directions[side].doubtful
     }
 
     /// Accounts the time up to `now` to `cause`.
@@ -247,16 +250,25 @@ impl Call {
     /// What was sent up to `gap_time` is not in the capture.
     #[inline(always)]
     pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
-        if gap_time > self.last_time {
-            let until = gap_time.min(at.ready_time);
-            self.charge(until, Cause::CaptureGap);
-            self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
+        if gap_time >= self.last_time {
+            self.charge_gap(if is_client { side } else { 1 - side }, gap_time, at.ready_time);
         }
         if (self.last_packet, self.last_time, usize::from(self.last_side)) == (at.packet, at.ready_time, side) {
             self.position = transport.queues[side].position; // no time has passed since the bytes before
         } else {
             self.charge_turn(side, is_client, at, transport);
         }
+    }
+
+    /// Accounts what is known of none: up to `gap_time`, before which frames are missing that may have been of this call, and
+    /// to `now` where these may have ended the request, or a message.
+    #[cold]
+    fn charge_gap(&mut self, client: usize, gap_time: i64, now: i64) {
+        let is_known = self.directions[client].ended && !self.is_inside(0) && !self.is_inside(1);
+        self.directions.iter_mut().for_each(|direction| direction.doubtful = true);
+        let until = gap_time.min(now);
+        self.charge(if is_known { until } else { now }, Cause::CaptureGap);
+        self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
     }
 
     #[inline(never)]
@@ -274,11 +286,14 @@ impl Call {
             let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };
             let (there, acknowledged) = transport.queued_behind[1 - side];
             let queued = if passed && acknowledged >= self.since { here.saturating_add(there) } else { here };
+            let shown =
+                if passed && !is_client { transport.shown_late(1 - side, self.position, at.ready_time) } else { None };
             let turn = Turn {
                 passed,
                 is_client,
                 near_rtt: transport.near_rtt[side],
                 near_is_bound: transport.near_is_bound[side],
+                shown,
                 queued,
                 filled_since: transport.filled_since[side],
             };
@@ -326,7 +341,8 @@ impl Call {
         }
         self.charge_resent(now, transport);
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
-        let turn = Turn { passed, is_client: side == client, near_rtt, near_is_bound, queued: 0, filled_since: None };
+        let is_client = side == client;
+        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown: None, queued: 0, filled_since: None };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -361,6 +377,10 @@ impl Call {
             }
             let way = start + turn.near_rtt.max(0);
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
+            let late = turn.shown.filter(|shown| shown - start > may_take(turn.near_rtt));
+            if let Some(shown) = late {
+                self.charge(now.min(shown), Cause::Unexplained); // the request may still have been on the way
+            }
         } else if turn.queued >= now - start {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
@@ -426,6 +446,8 @@ struct Turn {
     near_rtt: i64,
     /// It may hold the time that the side's application took to answer.
     near_is_bound: bool,
+    /// When the first packet came that shows that what the side answers had arrived, if that may have been late.
+    shown: Option<i64>,
     /// How long the packets of the turn were queued, nanoseconds.
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.

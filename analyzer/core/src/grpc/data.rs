@@ -38,6 +38,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             act.push_behind(call, self.cx);
         }
         act.charge(call, self.cx);
+        call.directions[act.side].doubtful = false;
         let gap = sender.gap_touches(call.directions[act.side].gaps, call.first.packet);
         if !call.has_messages_alone && !reads_messages(call, act.is_client) {
             if call.kind.is_rpc() {

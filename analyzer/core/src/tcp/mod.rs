@@ -6,6 +6,7 @@ pub mod connection;
 pub mod duplicate;
 pub mod events;
 pub mod half;
+pub mod late_acks;
 pub mod note;
 pub mod path_delay;
 pub mod queue;

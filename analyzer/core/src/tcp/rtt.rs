@@ -14,6 +14,8 @@ const LONGEST: i64 = 3_600_000_000_000;
 pub struct Rtt {
     /// End offset and time of the segment that is being timed.
     timed: Option<(i64, i64)>,
+    /// The same, of a segment that may have been retransmitted since: its first time.
+    waiting: Option<(i64, i64)>,
     /// The smallest sample, nanoseconds.
     pub min: Option<i64>,
     /// No sample is of a packet without payload: each may hold the time that the peer's application took to answer.
@@ -31,6 +33,9 @@ impl Rtt {
         if self.timed.is_none() {
             self.timed = Some((end, time));
         }
+        if self.waiting.is_none() {
+            self.waiting = Some((end, time));
+        }
     }
 
     /// A retransmission makes the running sample ambiguous (Karn's algorithm, RFC 6298 section 3).
@@ -38,9 +43,10 @@ impl Rtt {
         self.timed = None;
     }
 
-    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none.
+    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none. Gives
+    /// for how long a segment waited for this, whether or not it was retransmitted meanwhile.
     #[inline]
-    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool) {
+    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool) -> Option<i64> {
         if let Some((end, sent)) = self.timed
             && offset >= end
         {
@@ -48,6 +54,7 @@ impl Rtt {
             self.is_bound = answers && (self.is_bound || self.min.is_none());
             self.sample(time - sent);
         }
+        self.waiting.take_if(|(end, _)| offset >= *end).map(|(_, sent)| time - sent)
     }
 
     /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back, absurd ones from broken

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 
+use super::half::NEAR;
+use super::late_acks::LateAcks;
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -39,7 +41,9 @@ pub struct Transport {
     pub is_acknowledged: [bool; 2],
     /// Offset of the first of the bytes of each side that were handed up last.
     pub delivered_from: [i64; 2],
-    /// Offset behind the bytes of each side that its peer has acknowledged: of the peer of what is handed up.
+    /// ACKs of the bytes of each side that came late; `None` before the first.
+    pub late_acks: [Option<Box<LateAcks>>; 2],
+    /// Offset behind the bytes of each side that its peer has acknowledged.
     pub acked: [i64; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
@@ -65,6 +69,7 @@ impl Default for Transport {
             too_long: [false; 2],
             is_acknowledged: [false; 2],
             delivered_from: [0; 2],
+            late_acks: [None, None],
             acked: [0; 2],
             unheard: [false; 2],
             fins: [None; 2],
@@ -83,6 +88,18 @@ impl Transport {
     pub fn in_vain_of(&self, side: usize) -> Option<&Unanswered> {
         let sent = self.unanswered.get(side)?;
         (sent.is_in_vain() && self.too_long.get(side) == Some(&false)).then_some(sent)
+    }
+
+    /// When the first ACK came that shows that the bytes of `side` before `offset` had arrived, if it came late; `now` when none
+    /// has come. Nothing on the way to a host that is near can delay them.
+    pub fn shown_late(&self, side: usize, offset: i64, now: i64) -> Option<i64> {
+        if self.near_rtt[1 - side] <= NEAR {
+            return None;
+        }
+        if self.acked[side] < offset {
+            return Some(now);
+        }
+        self.late_acks[side].as_ref()?.covers(offset).map(|time| time.min(now))
     }
 
     /// Both halves of the path, nanoseconds.

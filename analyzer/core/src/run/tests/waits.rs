@@ -306,3 +306,54 @@ fn a_silence_for_which_the_peer_waits_is_a_stall() {
     assert_eq!(probed(false).cx.stalls.len(), 0, "the network may be the cause");
     assert_eq!(probed(true).cx.stalls.len(), 1, "the server had the bytes already");
 }
+
+/// A call at 50 ms to a server 20 ms away, which is answered after `answered` and acknowledged before, or not.
+fn asked(near: i64, acknowledged: Option<i64>, answered: i64) -> Seen {
+    let mut capture = Capture::new();
+    let options = |segment| Segment { mss: Some(1_460), window_scale: Some(7), ..segment };
+    capture.at(10 * MS, options(segment(SYN, CLIENT_ISN, 0, &[])));
+    capture.at(10 * MS + near, options(reply(SYN_ACK, SERVER_ISN, from_client(0), &[])));
+    capture.at(10 * MS + near, segment(ACK, from_client(0), from_server(0), &[]));
+    let (settings, call) = (frame(4, 0, 0, &[]), call("/a/B", 100));
+    let [sent, first] = [&call, &settings].map(|bytes| u32::try_from(bytes.len()).unwrap());
+    capture.at(12 * MS + near, reply(ACK, from_server(0), from_client(0), &settings));
+    capture.at(50 * MS, segment(ACK, from_client(0), from_server(first), &call));
+    if let Some(after) = acknowledged {
+        capture.at(50 * MS + after, reply(ACK, from_server(first), from_client(sent), &[]));
+    }
+    capture.at(50 * MS + answered, reply(ACK, from_server(first), from_client(sent), &response(1, 20)));
+    capture.finish()
+}
+
+/// What the server is charged, and what nobody is, in milliseconds.
+fn charged(seen: &Seen) -> [i64; 2] {
+    [Cause::Server, Cause::Unexplained].map(|cause| i64::try_from(budget(seen, 0, cause)).unwrap() / MS)
+}
+
+#[test]
+fn a_server_is_charged_from_the_packet_that_shows_that_it_was_asked() {
+    let latest = 20 * MS + 60 * MS;
+    for (acknowledged, answered, expected) in [
+        (Some(40 * MS), 300 * MS, [280, 0]),
+        (Some(latest), 300 * MS, [280, 0]),
+        (Some(latest + MS), 300 * MS, [219, 61]),
+        (None, latest, [60, 0]),
+        (None, 300 * MS, [0, 280]),
+    ] {
+        assert_eq!(charged(&asked(20 * MS, acknowledged, answered)), expected, "{acknowledged:?}, {answered}");
+    }
+}
+
+#[test]
+fn nothing_delays_what_is_asked_of_a_host_that_is_near() {
+    assert_eq!(charged(&asked(200_000, None, 300 * MS)), [299, 0]);
+    assert_eq!(charged(&asked(200_001, None, 300 * MS)), [0, 299]);
+}
+
+/// A round trip and a quarter more than that of a long path.
+#[test]
+fn an_ack_takes_longer_over_a_long_path() {
+    let latest = 200 * MS + 250 * MS;
+    assert_eq!(charged(&asked(200 * MS, None, latest)), [250, 0]);
+    assert_eq!(charged(&asked(200 * MS, None, latest + 1)), [0, 250]);
+}

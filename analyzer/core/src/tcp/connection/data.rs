@@ -211,7 +211,7 @@ impl Connection {
         let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         self.transport.is_cut[side] = cut > 0;
         self.transport.is_acknowledged[1 - side] = self.is_acknowledged(1 - side);
-        self.transport.acked[1 - side] = self.halves[1 - side].acked;
+        self.transport.acked = [self.halves[0].acked, self.halves[1].acked];
         if !fresh.is_empty() {
             self.transport.queues[side].position = end;
             self.transport.delivered_from[side] = offset + known as i64;

@@ -8,6 +8,7 @@ use crate::store::tables::PacketRow;
 use super::super::closing::Closing;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
+use super::super::late_acks::may_take;
 use super::super::note::Note;
 use super::super::queue::TARGET;
 use super::super::unanswered::Outage;
@@ -185,12 +186,17 @@ impl Connection {
             }
         }
         let peer = &mut self.halves[1 - side];
-        peer.acked = offset;
+        let before = std::mem::replace(&mut peer.acked, offset);
         peer.undelivered.acknowledge(offset);
         self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
         self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
-        peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
+        let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
+        let is_late = taken.is_some_and(|taken| taken > may_take(peer.rtt.min.unwrap_or(taken)));
+        let late_acks = &mut self.transport.late_acks[1 - side];
+        if is_late || late_acks.is_some() {
+            late_acks.get_or_insert_default().push(before, offset, at.time, taken.map(|_| is_late));
+        }
         self.refresh_near(1 - side);
     }
 
