@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import size
-from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Tables
+from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Mask, Tables
 from . import _shared, _stalls
 from ._stalls import Stalls, TimeLimits
 
@@ -67,6 +68,8 @@ class _Reading(Struct, frozen=True, eq=False):
 
     size_bytes: int
     """Size of the window at the stops, the smallest: a receiver may enlarge it."""
+    largest_bytes: int
+    """The largest."""
     unread_bytes: int | None
     """Bytes that the reader had acknowledged and not given back at a stop, median; None where not known."""
     carries: float
@@ -133,12 +136,32 @@ _PROVED = (
 )
 
 
+def _mark_late(tables: Tables, limits: ReaderLimits, rows: Ints) -> Mask:
+    """Mark the intervals that are longer than a prompt reader needs."""
+    duration, rtt = tables.waits.duration_ns[rows], tables.waits.rtt_ns[rows]
+    return (rtt >= 0) & (duration > limits.late_round_trips * rtt + limits.late_least_ns)
+
+
 def _measure_late_share(tables: Tables, limits: ReaderLimits, rows: Ints) -> float:
-    """Return the share of the blocked time in intervals that are longer than a prompt reader needs."""
-    waits = tables.waits
-    duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
-    late = (rtt >= 0) & (duration > limits.late_round_trips * rtt + limits.late_least_ns)
-    return float(duration[late].sum() / max(1, int(duration.sum())))
+    """Return the share of the blocked time in those intervals."""
+    duration = tables.waits.duration_ns[rows]
+    return float(duration[_mark_late(tables, limits, rows)].sum() / max(1, int(duration.sum())))
+
+
+def _measure_queued_share(tables: Tables, rows: Ints) -> float:
+    """Return the share of intervals in which a queue stood on the path of their connection, in either direction.
+
+    What shows a queue may come later than it, by as much as packets waited in it.
+    """
+    waits, queues = tables.waits, tables.queues
+    first = queues.start_time_ns - queues.longest_ns
+    last = queues.start_time_ns + queues.duration_ns + queues.longest_ns
+    queued = 0
+    for row in rows.tolist():
+        begin = int(waits.start_time_ns[row])
+        meanwhile = (first < begin + int(waits.duration_ns[row])) & (last > begin)
+        queued += int((meanwhile & (queues.connection == waits.connection[row])).any())
+    return queued / max(1, len(rows))
 
 
 def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_ns: int) -> _Reading | None:
@@ -156,6 +179,7 @@ def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_
     span = int(directions.last_message_time_ns[end] - directions.first_message_time_ns[end])
     return _Reading(
         size_bytes=of_window,
+        largest_bytes=int(sizes[rows].max()),
         unread_bytes=max(0, int(np.median(unread))) if len(known) else None,
         carries=of_window * 1e9 / round_trip_ns,
         rate=int(directions.message_bytes[end]) * 1e9 / span if span > 0 else 0.0,
@@ -197,14 +221,11 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
         why, step = _describe_slow_reader(window, reading, blocked, reader, figures)
         return _Words(blocked, reader, True, why, step, reading)
     if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
-        why = (
-            f"The median wait for the {window.opened_by} was {each}, longer than the round trip of {trip}: {reader} "
-            "was slow to read, or the network queued packets. A larger window only buffers more."
-        )
-        step = f"{reader} reads slowly, its application or its library; make it read sooner"
-        return _Words(blocked, reader, True, why, step, reading)
+        return _describe_late_reader(tables, limits, window, stalls, _Words(blocked, reader, True, "", "", reading))
     both = _are_both_shut(tables, window, stalls.rows)
+    grew = reading is not None and reading.size_bytes < reading.largest_bytes
     known = f"The window of {reading.size_bytes:,} bytes" if reading else "The window"
+    known += f", later {reading.largest_bytes:,}," if reading and grew else ""
     in_flight = figures.get("bytes_in_flight_at_stop")
     seen = "" if in_flight is None else f" ({in_flight:,} bytes were in flight at a stop)"
     why = (
@@ -213,6 +234,33 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
     )
     enlarge = _ENLARGE_BOTH if both else window.enlarge
     return _Words(blocked, reader, False, why, enlarge.format(reader=reader), reading)
+
+
+def _describe_late_reader(
+    tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls, words: _Words
+) -> _Words:
+    """Say what the late intervals show: a slow reader, unless packets were queued on the path meanwhile."""
+    rows, reader = stalls.rows, words.reader
+    marks = _mark_late(tables, limits, rows)
+    late, trip = rows[marks], _shared.milliseconds(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
+    median = _shared.milliseconds(float(np.median(tables.waits.duration_ns[late])))
+    of_them = f"{len(late):,} of {_stalls.format_count(len(rows), 'wait', 'waits')} for the {window.opened_by}"
+    took = f"{of_them} took longer than the round trip of {trip} explains, {median} (median)"
+    prompt = ""
+    if 2 * len(late) < len(rows):
+        rest = _shared.milliseconds(float(np.median(tables.waits.duration_ns[rows[~marks]])))
+        prompt = f" {reader} ended the others promptly, {rest} (median): for these the window is small."
+    if _measure_queued_share(tables, late[:_LOOKED_AT]) >= 0.5:
+        why = f"{took}. Packets were queued on the path meanwhile, so {reader} may have read promptly.{prompt}"
+        step = f"a queue on the path delayed the {window.opened_by}, or {reader} reads slowly; capture there, too"
+        return replace(words, slow_reader=None, why=why, first_step=step)
+    why = f"{took}: {reader} was slow to read, or the network queued packets.{prompt}"
+    step = f"{reader} reads slowly, its application or its library; make it read sooner"
+    return replace(words, why=why, first_step=step)
+
+
+_LOOKED_AT = 1_000
+"""Late intervals of which it is looked whether a queue stood."""
 
 
 def _describe_slow_reader(

@@ -35,7 +35,8 @@ stops of the sender prove where the window ends if each is inside a message, beh
 a WINDOW_UPDATE. The bytes granted less the bytes sent must then be the same at all four, to the byte, while the
 stream's value differs each time. The first of these stops are not counted, and the confidence is medium at most.
 
-A queue in the network delays WINDOW_UPDATEs as a slow reader does. RPCs that had not begun a message when the window
+A queue in the network delays WINDOW_UPDATEs as a slow reader does: where one stood in half of the late intervals, no
+reader is blamed. RPCs that had not begun a message when the window
 was used up wait too. No byte of theirs is on the wire yet, so their time is not counted.
 
 What would refute it

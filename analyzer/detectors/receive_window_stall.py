@@ -25,7 +25,8 @@ blocked time.
 When it cannot tell
 -------------------
 When the capture lacks the connection's opening: only the SYN packets carry the scale of the announced windows. A
-queue in the network delays ACKs as a slow reader does.
+queue in the network delays ACKs as a slow reader does: where one stood in half of the late intervals, no reader is
+blamed.
 
 What would refute it
 --------------------

@@ -31,7 +31,7 @@ rate that one window per round trip carries.
 When it cannot tell
 -------------------
 When the capture begins after the connection: SETTINGS and earlier WINDOW_UPDATEs are not in it. A queue in the network
-delays WINDOW_UPDATEs as a slow reader does.
+delays WINDOW_UPDATEs as a slow reader does. Where one stood in half of the late intervals, no reader is blamed.
 
 What would refute it
 --------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,30 @@ def test_credit_is_late_after_one_and_a_half_round_trips(tmp_path: Path, reads_a
     file = written(scene(scenes.read_late(reads_after_ms * MS)), tmp_path)
     finding = firing(detect(decode([file]), Limits()))
     assert ("reads slowly" in finding.verdict) is slow
+
+
+@pytest.mark.parametrize(("early_ns", "queued"), [(0, True), (-1, True), (1, False)])
+def test_a_queue_meanwhile_may_have_delayed_the_credit(early_ns: int, queued: bool) -> None:
+    """A queue of 30 ms, in which packets waited for 10 ms at the most: it is over when the sender stops, or is not."""
+    tables = decode([synthetic(SLOW).file])
+    none = tables.queues
+    row = {name: np.zeros(1, getattr(none, name).dtype) for name in none.__struct_fields__}
+    begin = tables.waits.start_time_ns[:1] - 40 * MS + 1 - early_ns
+    row |= {"start_time_ns": begin, "duration_ns": np.array([30 * MS]), "longest_ns": np.array([10 * MS])}
+    finding = firing(detect(replace(tables, queues=type(none)(**row)), Limits()))
+    assert ("Packets were queued on the path meanwhile" in finding.explanation) is queued
+    assert ("a queue on the path delayed the WINDOW_UPDATE" in finding.verdict) is queued
+    assert (finding.remedies[0].implementation == "application") is not queued
+
+
+def test_prompt_credits_beside_late_ones_are_told() -> None:
+    tables = decode([recording("lab/stream-window-stall").file])
+    longer = np.where(np.arange(len(tables.waits.cause)) == 0, 10**11, tables.waits.duration_ns)
+    finding = firing(detect(with_waits(tables, duration_ns=longer), Limits()))
+    assert re.search(
+        r"1 of \d+ waits for the WINDOW_UPDATE took longer than the round trip of .* explains", finding.explanation
+    )
+    assert "ended the others promptly" in finding.explanation
 
 
 def test_without_a_round_trip_neither_is_blamed() -> None:
