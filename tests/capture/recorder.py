@@ -43,7 +43,9 @@ NOBODY = 65534
 
 
 def arguments(*words: str) -> list[str]:
-    return [sys.executable, "-m", "grpcdiag", "capture", *words]
+    """The command, which records threads only if `words` say so: whether it may depends on the machine."""
+    off = () if "--processes" in words else ("--processes", "off")
+    return [sys.executable, "-m", "grpcdiag", "capture", *off, *words]
 
 
 def benchmark(port: int, connections: int = 3, calls: int = 20, size: int = 2000, how: str = "0") -> list[str]:
