@@ -56,7 +56,7 @@ def record(folder: Path, *words: str, **options: object) -> subprocess.Completed
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize(("words", "detail"), [(("--processes", "auto"), "on"), (("--processes", "full"), "full")])
 def test_the_command_is_recorded_and_nobody_else(words: tuple[str, ...], detail: str, tmp_path: Path) -> None:
-    """By default, too."""
+    """As by default, and with waits for locks."""
     done = record(tmp_path, *words)
     assert done.returncode == 0, done.stderr
     path = tmp_path / RECORD
