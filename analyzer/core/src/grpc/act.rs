@@ -7,7 +7,7 @@ use crate::store::context::Context;
 use crate::store::tables::ActRow;
 use crate::tcp::transport::Transport;
 
-use super::call::Call;
+use super::call::{Call, Gap};
 use super::state::Http2;
 use super::turns::{PAUSE, Turns};
 
@@ -21,8 +21,8 @@ pub(super) struct Act<'a> {
     pub is_client: bool,
     /// Where they are.
     pub at: &'a At,
-    /// Up to when bytes are missing that may have been of any stream.
-    pub gap_time: i64,
+    /// The latest missing frames.
+    pub gap: Gap,
     pub transport: &'a Transport,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Act<'a> {
     #[inline(always)]
     pub fn new(h2: &Http2, side: usize, at: &'a At, transport: &'a Transport) -> Self {
         let is_client = side == h2.client;
-        Self { connection: h2.connection, side, is_client, at, gap_time: h2.application.gap_time, transport }
+        Self { connection: h2.connection, side, is_client, at, gap: h2.application.gap, transport }
     }
 
     /// 0 for the client, 1 for the server.
@@ -52,7 +52,7 @@ impl<'a> Act<'a> {
         if cx.options.acts {
             return self.charge_and_note(call, cx);
         }
-        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap_time);
+        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap);
     }
 
     /// The same where threads were recorded: notes the part in which the sender had to act on an RPC.
@@ -60,7 +60,7 @@ impl<'a> Act<'a> {
     fn charge_and_note(&self, call: &mut Call, cx: &mut Context) {
         let own = if self.is_client { Cause::Client } else { Cause::Server };
         let before = call.budget.get(own);
-        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap_time);
+        call.charge_activity(self.side, self.is_client, self.at, self.transport, self.gap);
         let own_ns = call.budget.get(own).wrapping_sub(before);
         if own_ns > 0 && call.kind.is_rpc() {
             let duration_ns = i64::try_from(own_ns).unwrap_or(i64::MAX);

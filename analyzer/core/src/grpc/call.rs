@@ -6,7 +6,6 @@ use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::state_fields;
 use crate::store::budget::{Budget, Cause, LossTime};
-use crate::tcp::late_acks::may_take;
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
@@ -30,6 +29,15 @@ pub struct CallDirection {
     pub doubtful: bool,
 }
 
+/// Missing frames, which may have been of any stream.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Gap {
+    /// Until when they are missing, nanoseconds since the epoch; -1 when none are.
+    pub time: i64,
+    /// How often some were.
+    pub count: u32,
+}
+
 /// What is known of the RPC on a stream, or of another use of the stream.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Call {
@@ -49,6 +57,8 @@ pub struct Call {
     pub method: u32,
     /// The RPC is over; only draining is left.
     pub finished: bool,
+    /// How often frames had been missing when something of it was last seen, see [`Gap`].
+    pub gaps_seen: u32,
     /// Its outcome is not written: whether its client read the response is not known.
     pub unread: bool,
     /// Its outcome was reported before the last cut.
@@ -247,11 +257,12 @@ impl Call {
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
     /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
     /// capture point to that side and back is propagation, and what packets took longer than that was a queue.
-    /// What was sent up to `gap_time` is not in the capture.
+    /// What was sent up to the end of `gap` is not in the capture.
     #[inline(always)]
-    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
-        if gap_time >= self.last_time {
-            self.charge_gap(if is_client { side } else { 1 - side }, gap_time, at.ready_time);
+    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap: Gap) {
+        if gap.count != self.gaps_seen {
+            self.gaps_seen = gap.count;
+            self.charge_gap(if is_client { side } else { 1 - side }, gap.time, at.ready_time);
         }
         if (self.last_packet, self.last_time, usize::from(self.last_side)) == (at.packet, at.ready_time, side) {
             self.position = transport.queues[side].position; // no time has passed since the bytes before
@@ -260,10 +271,13 @@ impl Call {
         }
     }
 
-    /// Accounts what is known of none: up to `gap_time`, before which frames are missing that may have been of this call, and
+    /// Accounts what is known of nobody: up to `gap_time`, before which frames are missing that may have been of this call, and
     /// to `now` where these may have ended the request, or a message.
     #[cold]
     fn charge_gap(&mut self, client: usize, gap_time: i64, now: i64) {
+        if gap_time < self.last_time {
+            return; // it was seen behind them
+        }
         let is_known = self.directions[client].ended && !self.is_inside(0) && !self.is_inside(1);
         self.directions.iter_mut().for_each(|direction| direction.doubtful = true);
         let until = gap_time.min(now);
@@ -377,8 +391,7 @@ impl Call {
             }
             let way = start + turn.near_rtt.max(0);
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
-            let late = turn.shown.filter(|shown| shown - start > may_take(turn.near_rtt));
-            if let Some(shown) = late {
+            if let Some((shown, _)) = turn.shown.filter(|(shown, most)| shown - start > *most) {
                 self.charge(now.min(shown), Cause::Unexplained); // the request may still have been on the way
             }
         } else if turn.queued >= now - start {
@@ -446,8 +459,9 @@ struct Turn {
     near_rtt: i64,
     /// It may hold the time that the side's application took to answer.
     near_is_bound: bool,
-    /// When the first packet came that shows that what the side answers had arrived, if that may have been late.
-    shown: Option<i64>,
+    /// When the first packet came that shows that what the side answers had arrived, if that may have been late, and how long
+    /// it may take.
+    shown: Option<(i64, i64)>,
     /// How long the packets of the turn were queued, nanoseconds.
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.
@@ -465,7 +479,8 @@ mod tests {
         call.begin(1, Kind::Grpc, At::new(1, 10), [0; 2]);
         call.touches_gap = touches_gap;
         call.charge(50, Cause::StreamWindow);
-        call.charge_activity(1, false, &At::new(2, 90), &Transport::default(), gap_time);
+        let gap = Gap { time: gap_time, count: u32::from(gap_time >= 0) };
+        call.charge_activity(1, false, &At::new(2, 90), &Transport::default(), gap);
         call.silence_ns
     }
 

@@ -212,10 +212,10 @@ impl Act<'_> {
     fn begin_message(&self, call: &mut Call, headers: (i64, u32), turns: &mut Turns, cx: &mut Context) {
         let now = self.at.time;
         turns.message_begins(self.is_client, now);
-        if headers.0 > self.gap_time && now - headers.0 >= LATE_DATA {
+        if headers.0 > self.gap.time && now - headers.0 >= LATE_DATA {
             self.push_delay(call, headers, cx);
         }
-        if !self.is_client && call.turn_since > self.gap_time {
+        if !self.is_client && call.turn_since > self.gap.time {
             let turnaround = (now - call.turn_since).max(0);
             if !self.transport.queues[self.side].is_blocked() {
                 turns.took(turnaround, call.method);

@@ -62,6 +62,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return NONE;
         };
         call.begin(id, Kind::Grpc, first, gaps);
+        call.gaps_seen = act.gap.count;
         call.begun_before = true;
         call.is_guessed = true;
         call.last_side = act.side as u8;

@@ -6,6 +6,7 @@ use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::Context;
+use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::transport::Transport;
 
 use super::act::Act;
@@ -66,7 +67,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Writes the outcome of an RPC at its connection's or the capture's end, if that was delayed. Behind the capture's end a
     /// RST_STREAM may follow.
     pub(super) fn end_unread_stream(&mut self, id: u32, end: End) {
-        let may_change = matches!(end, End::CaptureEnds | End::NotKnown);
+        let may_change = matches!(end, End::CaptureEnds | End::NotKnown) && !self.is_deadline_over(id);
         match self.h2.application.unread.iter().find(|unread| unread.stream == id).copied() {
             Some(unread) if may_change && !unread.has_arrived(self.h2.client, self.transport) => {
                 report_unread(self.h2, id, self.transport, self.cx);
@@ -75,6 +76,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             None => {}
         }
         self.h2.application.take_unread(id);
+    }
+
+    /// Whether a RST_STREAM at the deadline of an RPC would be in the capture.
+    fn is_deadline_over(&mut self, id: u32) -> bool {
+        let near = self.transport.near_rtt[self.h2.client].max(0);
+        let call = self.h2.streams.find_mut(id).map(|stream| &stream.state);
+        call.is_some_and(|call| self.at.time - call.first.time > call.timeout_ns + near + RTO_MIN)
     }
 
     fn end_unread(&mut self, unread: &Unread) {

@@ -98,6 +98,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return self.problem(Layer::Http2, "too many open streams: further ones are not followed");
         };
         call.begin(id, kind, first, gaps);
+        call.gaps_seen = act.gap.count;
         call.last_side = act.side as u8;
         if !kind.is_rpc() {
             h2.application.other_streams += 1;

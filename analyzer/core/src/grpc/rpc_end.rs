@@ -10,7 +10,7 @@ use crate::store::tables::RepeatRow;
 use crate::tcp::transport::Transport;
 
 use super::act::Act;
-use super::call::Call;
+use super::call::{Call, Gap};
 use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
@@ -100,7 +100,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 call.charge_unfinished(at.time, 1 - client, transport);
             }
         }
-        call.charge_activity(held, held == client, &at, transport, act.gap_time);
+        call.charge_activity(held, held == client, &at, transport, act.gap);
         call.reset = Some((act.direction(), code));
         let ending = if let Some(ending) = self.h2.application.tails.of_body(call) {
             ending
@@ -228,7 +228,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// server's bytes were missed.
     fn charge_end(&mut self, id: u32, end: End, whole: bool) {
         let (h2, now, transport) = (&mut *self.h2, self.at.time, self.transport);
-        let (client, gap_time) = (h2.client, h2.application.gap_time);
+        let (client, gap_time) = (h2.client, h2.application.gap.time);
         let blocked = find_used_up(h2, id);
         let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
         let last = call.last_time.max(call.first.time);
@@ -371,7 +371,7 @@ fn held_at_the_end(call: &Call, client: usize, end: End, whole: bool) -> Cause {
 #[cold]
 pub(super) fn doubt_open_rpcs(h2: &mut Http2, until: At) {
     let grpc = &mut h2.application;
-    grpc.gap_time = grpc.gap_time.max(until.time);
+    grpc.gap = Gap { time: grpc.gap.time.max(until.time), count: grpc.gap.count.wrapping_add(1) };
     if grpc.open_rpcs == 0 {
         return; // also the bound of what holes cost: each stream is doubted once
     }

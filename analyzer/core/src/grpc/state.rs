@@ -10,6 +10,7 @@ use crate::limits;
 use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
 
+use super::call::Gap;
 use super::probe::Before;
 use super::repeats::Repeats;
 use super::tail::Tails;
@@ -28,8 +29,8 @@ pub type Parser<'p, W> = reading::Parser<'p, Grpc, W>;
 pub struct Grpc {
     /// The methods of its RPCs.
     pub methods: UsedMethods,
-    /// Until when bytes are missing that may have been of any stream, nanoseconds since the epoch; -1 when none are.
-    pub gap_time: i64,
+    /// The latest missing frames.
+    pub gap: Gap,
     /// RPCs seen since the last cut.
     pub rpcs: u32,
     /// RPCs seen before.
@@ -75,7 +76,7 @@ impl Default for Grpc {
     fn default() -> Self {
         Self {
             methods: UsedMethods::default(),
-            gap_time: -1,
+            gap: Gap { time: -1, count: 0 },
             rpcs: 0,
             rpcs_before: 0,
             retries: 0,

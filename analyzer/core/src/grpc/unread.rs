@@ -28,7 +28,7 @@ impl Unread {
     /// a client as near as [`NEAR`] come in the order in which it sees them.
     #[inline]
     pub(super) fn of(call: &Call, client: usize, ending: Ending, at: At, transport: &Transport) -> Option<Self> {
-        if call.timeout_ns < 0 {
+        if call.timeout_ns < 0 || call.reset.is_some() {
             return None;
         }
         let near = transport.near_rtt[client];

@@ -26,9 +26,9 @@ pub struct LateAcks {
     goes_on: bool,
 }
 
-/// How long an ACK may take that comes over a path of `near`, there and back.
-pub fn may_take(near: i64) -> i64 {
-    near + DELAYED.max(near + near / 4)
+/// How long an ACK may take that comes over a part of a path, `near` there and back; `whole` is that of all of the path.
+pub fn may_take(near: i64, whole: i64) -> i64 {
+    near + DELAYED.max(whole + whole / 4)
 }
 
 impl LateAcks {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::at::At;
 
 use super::half::NEAR;
-use super::late_acks::LateAcks;
+use super::late_acks::{LateAcks, may_take};
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -41,6 +41,8 @@ pub struct Transport {
     pub is_acknowledged: [bool; 2],
     /// Offset of the first of the bytes of each side that were handed up last.
     pub delivered_from: [i64; 2],
+    /// How many more short segments each side acknowledged in time, by packets without payload, than others late; of the latest.
+    pub acks_soon: [i8; 2],
     /// ACKs of the bytes of each side that came late; `None` before the first.
     pub late_acks: [Option<Box<LateAcks>>; 2],
     /// Offset behind the bytes of each side that its peer has acknowledged.
@@ -69,6 +71,7 @@ impl Default for Transport {
             too_long: [false; 2],
             is_acknowledged: [false; 2],
             delivered_from: [0; 2],
+            acks_soon: [0; 2],
             late_acks: [None, None],
             acked: [0; 2],
             unheard: [false; 2],
@@ -90,16 +93,22 @@ impl Transport {
         (sent.is_in_vain() && self.too_long.get(side) == Some(&false)).then_some(sent)
     }
 
-    /// When the first ACK came that shows that the bytes of `side` before `offset` had arrived, if it came late; `now` when none
-    /// has come. Nothing on the way to a host that is near can delay them.
-    pub fn shown_late(&self, side: usize, offset: i64, now: i64) -> Option<i64> {
-        if self.near_rtt[1 - side] <= NEAR {
+    /// When the first ACK came that shows that the bytes of `side` before `offset` had arrived, if it may have come late; `now` when
+    /// none has come. Beside it how long it may take. Nothing on the way to a host that is near can delay them; and a host that
+    /// is mostly late may delay its ACKs for longer by itself.
+    pub fn shown_late(&self, side: usize, offset: i64, now: i64) -> Option<(i64, i64)> {
+        let near = self.near_rtt[1 - side];
+        if near <= NEAR || self.acks_soon[1 - side] < 0 {
             return None;
         }
-        if self.acked[side] < offset {
-            return Some(now);
-        }
-        self.late_acks[side].as_ref()?.covers(offset).map(|time| time.min(now))
+        let shown = if self.acked[side] < offset { now } else { self.late_acks[side].as_ref()?.covers(offset)? };
+        Some((shown.min(now), self.may_take(side)?))
+    }
+
+    /// How long an ACK of the bytes of `side` may take; `None` where that is not known.
+    pub fn may_take(&self, side: usize) -> Option<i64> {
+        let near = self.near_rtt[1 - side];
+        (near >= 0).then(|| may_take(near, self.round_trip().unwrap_or(near)))
     }
 
     /// Both halves of the path, nanoseconds.

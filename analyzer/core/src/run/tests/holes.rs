@@ -281,3 +281,35 @@ fn what_the_client_cannot_know_yet_is_missing_from_the_capture() {
     });
     assert_eq!((seen.status(0), seen.connections.missing_bytes[0]), (Some("OK"), 1_000));
 }
+
+/// Messages of both sides, of which one of the server's is missing: what follows the next one is known again.
+#[test]
+fn behind_the_next_frame_of_a_call_time_is_known_again() {
+    let begin = [
+        preface(),
+        frame(1, 4, 1, &block(&[(":method", "POST"), (":path", "/a/B"), ("content-type", "application/grpc")])),
+    ];
+    let asks = |capture: &mut Capture, time, offset: usize, bytes: &[u8], acked: usize| {
+        let [offset, acked] = [offset, acked].map(|bytes| u32::try_from(bytes).unwrap());
+        capture.at(time, segment(ACK, from_client(offset), from_server(acked), bytes));
+    };
+    let (hello, one) = (begin.concat(), frame(0, 0, 1, &message(30)));
+    let head = frame(1, 4, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]));
+    let answers = [frame(4, 0, 0, &[]), head, one.clone(), one.clone(), one.clone()].concat();
+    let (hole, end) = (answers.len() - 2 * one.len(), answers.len());
+    let mut capture = Capture::opened();
+    asks(&mut capture, 20 * MS, 0, &[&hello[..], &one[..]].concat(), 0);
+    let sent = hello.len() + one.len();
+    let answer = |offset: usize, bytes| {
+        reply(ACK, from_server(u32::try_from(offset).unwrap()), from_client(u32::try_from(sent).unwrap()), bytes)
+    };
+    capture.at(30 * MS, answer(0, &answers[..hole]));
+    capture.at(40 * MS, answer(hole + one.len(), &answers[hole + one.len()..]));
+    for packet in 0..=i64::from(PATIENCE) {
+        asks(&mut capture, 41 * MS + packet, sent, &[], end);
+    }
+    asks(&mut capture, 5_040 * MS, sent, &one, end);
+    let seen = capture.finish();
+    let charged = [Cause::Client, Cause::CaptureGap].map(|cause| seen.cx.rpc_budgets[0].get(cause) / MS as u64);
+    assert!(charged[0] > 4_900 && charged[1] <= 10, "{charged:?} ms");
+}

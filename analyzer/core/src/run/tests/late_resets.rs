@@ -96,6 +96,33 @@ fn a_reset_before_any_of_the_response_arrived_is_the_end() {
     }
 }
 
+/// An answer of HTTP that a RST_STREAM ends, of either side, while a response would still be awaited.
+#[test]
+fn a_reset_that_ends_an_rpc_itself_is_its_end() {
+    let refused = frame(1, 4, 1, &block(&[(":status", "503"), ("content-type", "text/html")]));
+    for by_client in [true, false] {
+        let mut conversation = Conversation::new(20 * MS);
+        conversation.client_at(50 * MS, &timed_request(1));
+        conversation.server_at(290 * MS, &refused);
+        if by_client {
+            conversation.reset(250 * MS, CANCEL);
+        } else {
+            conversation.server_at(300 * MS, &rst_stream(1, 0));
+        }
+        assert_eq!(conversation.outcome(), (Some("UNAVAILABLE"), 250 * MS), "by the client: {by_client}");
+    }
+}
+
+/// The capture goes on for long enough behind the deadline: 300 ms, 20 ms to the client and back, 200 ms to send it again.
+#[test]
+fn without_a_reset_until_after_the_deadline_the_response_counts() {
+    for (end, expected) in [(520 * MS, None), (520 * MS + 1, Some("OK"))] {
+        let mut conversation = Conversation::answered(240 * MS);
+        conversation.server_at(conversation.began + end, &[]);
+        assert_eq!(conversation.outcome().0, expected);
+    }
+}
+
 #[test]
 fn a_reset_behind_the_response_means_nothing() {
     let mut conversation = Conversation::answered(240 * MS);

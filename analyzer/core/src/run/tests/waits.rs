@@ -307,21 +307,29 @@ fn a_silence_for_which_the_peer_waits_is_a_stall() {
     assert_eq!(probed(true).cx.stalls.len(), 1, "the server had the bytes already");
 }
 
-/// A call at 50 ms to a server 20 ms away, which is answered after `answered` and acknowledged before, or not.
-fn asked(near: i64, acknowledged: Option<i64>, answered: i64) -> Seen {
+/// A call to a server `near` and of a client `far` away, which is acknowledged after some time, or only with its answer.
+/// The server acknowledges the client's first bytes `soon`, or only with bytes of its own.
+fn asked([near, far]: [i64; 2], soon: bool, acknowledged: Option<i64>, answered: i64) -> Seen {
     let mut capture = Capture::new();
     let options = |segment| Segment { mss: Some(1_460), window_scale: Some(7), ..segment };
-    capture.at(10 * MS, options(segment(SYN, CLIENT_ISN, 0, &[])));
-    capture.at(10 * MS + near, options(reply(SYN_ACK, SERVER_ISN, from_client(0), &[])));
-    capture.at(10 * MS + near, segment(ACK, from_client(0), from_server(0), &[]));
-    let (settings, call) = (frame(4, 0, 0, &[]), call("/a/B", 100));
-    let [sent, first] = [&call, &settings].map(|bytes| u32::try_from(bytes.len()).unwrap());
-    capture.at(12 * MS + near, reply(ACK, from_server(0), from_client(0), &settings));
-    capture.at(50 * MS, segment(ACK, from_client(0), from_server(first), &call));
-    if let Some(after) = acknowledged {
-        capture.at(50 * MS + after, reply(ACK, from_server(first), from_client(sent), &[]));
+    capture.at(0, options(segment(SYN, CLIENT_ISN, 0, &[])));
+    capture.at(near, options(reply(SYN_ACK, SERVER_ISN, from_client(0), &[])));
+    capture.at(near + far, segment(ACK, from_client(0), from_server(0), &[]));
+    let (begin, settings) = (near + far + MS, frame(4, 0, 0, &[]));
+    let [hello, asks] = [preface(), request(1, "/a/B", 100)];
+    let [opened, sent, first] =
+        [hello.len(), hello.len() + asks.len(), settings.len()].map(|bytes| u32::try_from(bytes).unwrap());
+    capture.at(begin, segment(ACK, from_client(0), from_server(0), &hello));
+    if soon {
+        capture.at(begin + near, reply(ACK, from_server(0), from_client(opened), &[]));
     }
-    capture.at(50 * MS + answered, reply(ACK, from_server(first), from_client(sent), &response(1, 20)));
+    capture.at(begin + near, reply(ACK, from_server(0), from_client(opened), &settings));
+    let begin = begin + 100 * MS + far;
+    capture.at(begin, segment(ACK, from_client(opened), from_server(first), &asks));
+    if let Some(after) = acknowledged {
+        capture.at(begin + after, reply(ACK, from_server(first), from_client(sent), &[]));
+    }
+    capture.at(begin + answered, reply(ACK, from_server(first), from_client(sent), &response(1, 20)));
     capture.finish()
 }
 
@@ -329,6 +337,8 @@ fn asked(near: i64, acknowledged: Option<i64>, answered: i64) -> Seen {
 fn charged(seen: &Seen) -> [i64; 2] {
     [Cause::Server, Cause::Unexplained].map(|cause| i64::try_from(budget(seen, 0, cause)).unwrap() / MS)
 }
+
+const SHORT: [i64; 2] = [20 * MS, 0];
 
 #[test]
 fn a_server_is_charged_from_the_packet_that_shows_that_it_was_asked() {
@@ -340,20 +350,28 @@ fn a_server_is_charged_from_the_packet_that_shows_that_it_was_asked() {
         (None, latest, [60, 0]),
         (None, 300 * MS, [0, 280]),
     ] {
-        assert_eq!(charged(&asked(20 * MS, acknowledged, answered)), expected, "{acknowledged:?}, {answered}");
+        assert_eq!(charged(&asked(SHORT, true, acknowledged, answered)), expected, "{acknowledged:?}, {answered}");
     }
 }
 
 #[test]
 fn nothing_delays_what_is_asked_of_a_host_that_is_near() {
-    assert_eq!(charged(&asked(200_000, None, 300 * MS)), [299, 0]);
-    assert_eq!(charged(&asked(200_001, None, 300 * MS)), [0, 299]);
+    assert_eq!(charged(&asked([200_000, 0], true, None, 300 * MS)), [299, 0]);
+    assert_eq!(charged(&asked([200_001, 0], true, None, 300 * MS)), [0, 299]);
 }
 
-/// A round trip and a quarter more than that of a long path.
+/// Other systems than Linux delay ACKs for up to half a second (RFC 9293 section 3.8.6.3).
+#[test]
+fn a_host_that_acknowledges_late_itself_is_not_late() {
+    assert_eq!(charged(&asked(SHORT, false, None, 300 * MS))[0], 280);
+    assert_eq!(charged(&asked(SHORT, false, Some(200 * MS), 300 * MS))[0], 280);
+}
+
+/// A round trip over all of the path, and a quarter more, is what Linux delays an ACK for at the most.
 #[test]
 fn an_ack_takes_longer_over_a_long_path() {
-    let latest = 200 * MS + 250 * MS;
-    assert_eq!(charged(&asked(200 * MS, None, latest)), [250, 0]);
-    assert_eq!(charged(&asked(200 * MS, None, latest + 1)), [0, 250]);
+    for (path, most) in [([200 * MS, 0], 450 * MS), ([20 * MS, 180 * MS], 270 * MS)] {
+        assert_eq!(charged(&asked(path, true, None, most))[1], 0);
+        assert_eq!(charged(&asked(path, true, None, most + MS)), [0, (most + MS - path[0]) / MS]);
+    }
 }

@@ -1,5 +1,7 @@
 //! Reads what a segment says about its connection: handshake, acknowledgements, windows, and the end.
 
+use std::ops::Range;
+
 use crate::at::At;
 use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
@@ -8,7 +10,6 @@ use crate::store::tables::PacketRow;
 use super::super::closing::Closing;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
-use super::super::late_acks::may_take;
 use super::super::note::Note;
 use super::super::queue::TARGET;
 use super::super::unanswered::Outage;
@@ -192,12 +193,25 @@ impl Connection {
         self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
-        let is_late = taken.is_some_and(|taken| taken > may_take(peer.rtt.min.unwrap_or(taken)));
-        let late_acks = &mut self.transport.late_acks[1 - side];
-        if is_late || late_acks.is_some() {
-            late_acks.get_or_insert_default().push(before, offset, at.time, taken.map(|_| is_late));
-        }
+        self.note_delay(side, taken, before..offset, segment.payload_len == 0, at.time);
         self.refresh_near(1 - side);
+    }
+
+    /// An ACK of `side` for some bytes took so long; `None` where that is not known.
+    #[inline]
+    fn note_delay(&mut self, side: usize, taken: Option<i64>, bytes: Range<i64>, is_bare: bool, time: i64) {
+        let late = taken.zip(self.transport.may_take(1 - side)).map(|(taken, most)| taken > most);
+        let is_short = bytes.end - bytes.start < 2 * self.segment_size(1 - side).max(1);
+        let change = match late {
+            Some(true) => -1,
+            Some(false) if is_bare && is_short => 1,
+            _ => 0,
+        };
+        self.transport.acks_soon[side] = self.transport.acks_soon[side].saturating_add(change);
+        let late_acks = &mut self.transport.late_acks[1 - side];
+        if late == Some(true) || late_acks.is_some() {
+            late_acks.get_or_insert_default().push(bytes.start, bytes.end, time, late);
+        }
     }
 
     /// `side` acknowledges a peer of which the capture has no packet: its SYN was answered, or it has sent packets
