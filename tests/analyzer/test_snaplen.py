@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 from lessened import Capture, capture_of, filed
-from support import recording
+from support import recorded, recording
 
 from grpcdiag.analyzer.analysis import of_tables
 from grpcdiag.analyzer.decode.decode import decode
@@ -72,6 +72,36 @@ def test_below_it_what_is_lost_is_told_and_nobody_accused(name: str, snaplen: in
         tables.rpcs.first_packet.tolist(), tables.rpcs.stream.tolist(), tables.rpcs.status.tolist(), strict=True
     ):
         assert status in (NOT_SEEN, statuses[packet, stream]), f"stream {stream}"
+
+
+CHARGED = (
+    "lab/cancelled",
+    "lab/cancelled-control",
+    "lab/connection-churn-control",
+    "lab/connection-closed-early",
+    "deadline-exceeded",
+    "lab/delayed-data-control",
+    "lab/hung-rpc-control",
+    "lab/mtu-black-hole-control",
+    "lab/peer-unreachable-control",
+    "rtt205-go-32000",
+    "rtt205-py-16000",
+    "lab/stream-timeout",
+)
+"""Captures of which a cut copy was charged a second and more to causes that the whole has none of."""
+
+
+@pytest.mark.parametrize("snaplen", [96, 128, 200])
+@pytest.mark.parametrize("name", CHARGED)
+def test_nobody_is_charged_what_the_capture_lacks(name: str, snaplen: int) -> None:
+    capture = capture_of([recorded(f"{name}.pcap")])
+    with filed(capture.data) as whole, filed(capture.snapped(snaplen)) as cut:
+        before, after = (of_tables(decode(files, rpc_rows=False)).budget for files in (whole, cut))
+    allowed = max(50_000_000, sum(before.values()) // 5)
+    more = {
+        cause: ns - before.get(cause, 0) for cause, ns in after.items() if cause not in ("capture_gap", "unexplained")
+    }
+    assert {cause: ns for cause, ns in more.items() if ns > allowed} == {}
 
 
 def test_frame_headers_that_survive_are_used() -> None:
