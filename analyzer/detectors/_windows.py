@@ -244,8 +244,10 @@ def _describe_late_reader(
     marks = _mark_late(tables, limits, rows)
     late, trip = rows[marks], _shared.milliseconds(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
     median = _shared.milliseconds(float(np.median(tables.waits.duration_ns[late])))
-    of_them = f"{len(late):,} of {_stalls.format_count(len(rows), 'wait', 'waits')} for the {window.opened_by}"
-    took = f"{of_them} took longer than the round trip of {trip} explains, {median} (median)"
+    explained = f"longer than the round trip of {trip} explains"
+    took = f"{len(late):,} of {len(rows):,} waits for the {window.opened_by} took {explained}, {median} (median)"
+    if len(rows) == 1:
+        took = f"The wait for the {window.opened_by} took {median}, {explained}"
     prompt = ""
     if 2 * len(late) < len(rows):
         rest = _shared.milliseconds(float(np.median(tables.waits.duration_ns[rows[~marks]])))
