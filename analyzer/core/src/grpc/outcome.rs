@@ -67,22 +67,20 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Writes the outcome of an RPC at its connection's or the capture's end, if that was delayed. Behind the capture's end a
     /// RST_STREAM may follow.
     pub(super) fn end_unread_stream(&mut self, id: u32, end: End) {
-        let may_change = matches!(end, End::CaptureEnds | End::NotKnown) && !self.is_deadline_over(id);
-        match self.h2.application.unread.iter().find(|unread| unread.stream == id).copied() {
-            Some(unread) if may_change && !unread.has_arrived(self.h2.client, self.transport) => {
-                report_unread(self.h2, id, self.transport, self.cx);
-            }
-            Some(unread) => self.end_unread(&unread),
-            None => {}
+        let Some(unread) = self.h2.application.take_unread(id) else { return };
+        let may_follow = matches!(end, End::CaptureEnds | End::NotKnown) && !self.is_deadline_over(id);
+        if may_follow && !unread.has_arrived(self.h2.client, self.transport) {
+            report_unread(self.h2, &unread, self.transport, self.cx);
+        } else {
+            self.end_unread(&unread);
         }
-        self.h2.application.take_unread(id);
     }
 
     /// Whether a RST_STREAM at the deadline of an RPC would be in the capture.
     fn is_deadline_over(&mut self, id: u32) -> bool {
         let near = self.transport.near_rtt[self.h2.client].max(0);
         let call = self.h2.streams.find_mut(id).map(|stream| &stream.state);
-        call.is_some_and(|call| self.at.time - call.first.time > call.timeout_ns + near + RTO_MIN)
+        call.is_some_and(|call| self.at.time - call.first.time > call.timeout_ns.saturating_add(near + RTO_MIN))
     }
 
     fn end_unread(&mut self, unread: &Unread) {
@@ -101,10 +99,9 @@ impl Grpc {
 }
 
 /// Reports the RPC of a response that is not known to be read, as one whose end the capture does not hold.
-pub(super) fn report_unread(h2: &mut Http2, id: u32, transport: &Transport, cx: &mut Context) {
-    let Some(unread) = h2.application.unread.iter().find(|unread| unread.stream == id).copied() else { return };
+pub(super) fn report_unread(h2: &mut Http2, unread: &Unread, transport: &Transport, cx: &mut Context) {
     let act = Act::new(h2, h2.client, &unread.at, transport);
-    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let Some(call) = h2.streams.find_mut(unread.stream).map(|stream| &mut stream.state) else { return };
     call.unread = false;
     h2.application.budget.add_all(&call.budget);
     h2.application.loss.add(&call.loss);

@@ -51,8 +51,8 @@ fn report_call(h2: &mut Http2, id: u32, at: At, transport: &Transport, parts: &m
         goes_on.rpc = parts.next.push_open_row(&row);
         call.rpc = parts.open.push_open_row(&row);
     }
-    if goes_on.unread {
-        report_unread(h2, id, transport, &mut parts.open);
+    if let Some(unread) = h2.application.unread.iter().find(|unread| unread.stream == id).copied() {
+        report_unread(h2, &unread, transport, &mut parts.open);
     } else {
         let mut parser = Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.open, transport, watch: &mut () };
         parser.end_open_call(id, End::CaptureEnds);

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::state_fields;
+
 /// Beyond a round trip, Linux delays an ACK for 40 ms, or as long as the round trip if that is more (TCP_DELACK_MIN in
 /// include/net/tcp.h, `tcp_send_delayed_ack`); 20 ms are for timers and busy hosts.
 const DELAYED: i64 = 60_000_000;
@@ -21,13 +23,15 @@ struct LateAck {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LateAcks {
     ring: [LateAck; KEPT],
-    count: usize,
+    /// The place of the next one.
+    #[serde(deserialize_with = "state_fields::below::<{ KEPT }, _, _>")]
+    next: usize,
     /// The last one that is known to be late or in time was late.
     goes_on: bool,
 }
 
 /// How long an ACK may take that comes over a part of a path, `near` there and back; `whole` is that of all of the path.
-pub fn may_take(near: i64, whole: i64) -> i64 {
+pub(super) fn may_take(near: i64, whole: i64) -> i64 {
     near + DELAYED.max(whole + whole / 4)
 }
 
@@ -38,13 +42,37 @@ impl LateAcks {
     pub fn push(&mut self, from: i64, to: i64, time: i64, is_late: Option<bool>) {
         self.goes_on = is_late.unwrap_or(self.goes_on);
         if self.goes_on {
-            self.ring[self.count % KEPT] = LateAck { from, to, time };
-            self.count += 1;
+            self.ring[self.next] = LateAck { from, to, time };
+            self.next = (self.next + 1) % KEPT;
         }
     }
 
     /// When the one came that covers the last byte before `offset`.
     pub fn covers(&self, offset: i64) -> Option<i64> {
         self.ring.iter().find(|ack| ack.from < offset && offset <= ack.to).map(|ack| ack.time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acks_behind_a_late_one_are_kept_until_one_is_in_time() {
+        let mut acks = LateAcks::default();
+        for (to, is_late) in [(10, None), (20, Some(true)), (30, None), (40, Some(false)), (50, None)] {
+            acks.push(to - 10, to, to, is_late);
+        }
+        let found = [1, 10, 11, 20, 21, 30, 31, 50].map(|offset| acks.covers(offset));
+        assert_eq!(found, [None, None, Some(20), Some(20), Some(30), Some(30), None, None]);
+    }
+
+    #[test]
+    fn the_latest_are_kept() {
+        let mut acks = LateAcks::default();
+        for to in 1..=KEPT as i64 + 1 {
+            acks.push(to - 1, to, 100 + to, Some(true));
+        }
+        assert_eq!([1, 2, KEPT as i64 + 1].map(|offset| acks.covers(offset)), [None, Some(102), Some(133)]);
     }
 }

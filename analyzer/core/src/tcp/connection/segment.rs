@@ -201,10 +201,10 @@ impl Connection {
     #[inline]
     fn note_delay(&mut self, side: usize, taken: Option<i64>, bytes: Range<i64>, is_bare: bool, time: i64) {
         let late = taken.zip(self.transport.may_take(1 - side)).map(|(taken, most)| taken > most);
-        let is_short = bytes.end - bytes.start < 2 * self.segment_size(1 - side).max(1);
+        let is_short = || bytes.end - bytes.start < 2 * self.segment_size(1 - side).max(1);
         let change = match late {
             Some(true) => -1,
-            Some(false) if is_bare && is_short => 1,
+            Some(false) if is_bare && is_short() => 1,
             _ => 0,
         };
         self.transport.acks_soon[side] = self.transport.acks_soon[side].saturating_add(change);
