@@ -1,6 +1,7 @@
 //! Ends RPCs: by END_STREAM, by RST_STREAM, or with their connection or the capture (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
+use crate::http2::connection::side::Side;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
@@ -14,10 +15,13 @@ use super::call::{Call, Gap};
 use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
-use super::rows::{Closed, OPEN_FOR, settle};
+use super::rows::{Closed, OPEN_FOR, settle, touch_gap};
 use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending, Source};
 use super::unread::Unread;
+
+/// RFC 9113 section 7. A server may reset a request with it whose response is complete (section 8.1).
+const NO_ERROR: u32 = 0;
 
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// END_STREAM. From the server it ends the RPC, with the status of its header fields, or one made from the HTTP
@@ -45,7 +49,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let over = call.directions[1 - act.side].ended;
         if !act.is_client && !call.finished {
             let lacks = call.may_lack_its_end();
-            let late = self.h2.begun_late && call.http_status == 0;
+            let late = call.http_status == 0 && (self.h2.begun_late || call.touches_gap);
             let hidden = call.status_hidden || call.may_be_no_rpc() || lacks || late;
             let tails = &self.h2.application.tails;
             let ending = match tails.of_body(call) {
@@ -82,9 +86,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             self.remove_stream(slot);
             return self.reset_removed(id, code);
         }
+        let lacks = lack(&self.h2.sides, call);
+        if lacks.contains(&true) {
+            touch_gap(call, self.cx);
+        }
         // a client that gives up waiting ends a time in which the answer was owed to it
-        let held = if act.is_client && call.turn_since >= 0 { 1 - act.side } else { act.side };
-        if transport.unheard[held] {
+        let asked = call.directions[client].ended && call.directions[1 - client].reader.messages == 0;
+        let held = if act.is_client && (call.turn_since >= 0 || asked) { 1 - act.side } else { act.side };
+        if transport.unheard[held] || held == client && lacks[client] && !call.directions[client].ended {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
         if act.is_client {
@@ -108,13 +117,16 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             Ending::NOT_SEEN
         } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
+        } else if !act.is_client && lacks[act.side] && code == NO_ERROR {
+            Ending::NOT_SEEN // it follows a complete response, whose end may be missing
         } else if !act.is_client {
             Ending::reset_by_server(code, at.time - call.first.time, call.timeout_ns)
         } else if transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
             Ending::CONNECTION_CLOSED
         } else {
             let fields_unknown = call.headers_unknown || call.begun_before;
-            Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, fields_unknown)
+            let unknown = call.timeout_ns < 0 && fields_unknown || lacks[1 - client];
+            Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, unknown)
         };
         self.finish_stream(slot, ending);
         self.remove_stream(slot);
@@ -230,7 +242,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let (h2, now, transport) = (&mut *self.h2, self.at.time, self.transport);
         let (client, gap_time) = (h2.client, h2.application.gap.time);
         let blocked = find_used_up(h2, id);
+        let windows_known = [0, 1].map(|side| h2.stream_window(side, id).is_some());
         let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+        // bytes that are missing may have ended the request, or used up a window
+        let may_be_blocked = call.touches_gap && !windows_known[call.owing_side(client)];
+        let may_have_ended = !call.directions[client].ended && lack(&h2.sides, call)[client];
+        let is_hidden = blocked.is_none() && (may_be_blocked || may_have_ended);
         let last = call.last_time.max(call.first.time);
         let since = last.max(call.last_resent(transport).unwrap_or(last));
         let in_vain = transport.in_vain();
@@ -240,13 +257,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
         let window = blocked.map(|(_, cause)| cause);
         if seen && (end == End::CaptureEnds || window.is_some()) {
-            call.charge(gap_time.min(until), Cause::CaptureGap);
+            call.charge(if is_hidden { until } else { gap_time.min(until) }, Cause::CaptureGap);
             call.charge_open(until, client, window, transport);
         } else {
             if whole {
                 call.charge_resent(until, transport);
             }
-            call.charge(until, held_at_the_end(call, client, end, whole));
+            call.charge(until, if is_hidden { Cause::CaptureGap } else { held_at_the_end(call, client, end, whole) });
         }
         if lost.is_some() {
             call.charge(alive, Cause::LossRecovery);
@@ -306,6 +323,11 @@ impl Act<'_> {
         let ended = Ended { request, id: call.request_id, failed: ending.status != status::OK, row };
         repeats.get_or_insert_default().take(ended, call.first, self.connection, cx);
     }
+}
+
+/// Whether frames of each side are missing that may have been of this call.
+fn lack(sides: &[Side<Grpc>; 2], call: &Call) -> [bool; 2] {
+    [0, 1].map(|side| sides[side].gap_touches(call.directions[side].gaps, call.first.packet))
 }
 
 /// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's.

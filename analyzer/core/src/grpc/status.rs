@@ -138,14 +138,15 @@ impl Ending {
 
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
     /// application sees what its library made of the deadline or of the cancellation, and codes differ by library.
-    /// Where fields of the request are not known, `grpc-timeout` may be among them.
-    pub fn reset_by_client(after_ns: i64, timeout_ns: i64, fields_unknown: bool) -> Self {
+    /// It is `unknown` where `grpc-timeout` may be among fields that are, or the client may have refused a response of which bytes
+    /// are missing.
+    pub fn reset_by_client(after_ns: i64, timeout_ns: i64, unknown: bool) -> Self {
         let source = Source::ClientReset;
         match timeout_ns {
             0.. if after_ns >= earliest(timeout_ns) => {
                 Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
             }
-            ..0 if fields_unknown => Self { status: NOT_SEEN, source },
+            _ if unknown => Self { status: NOT_SEEN, source },
             _ => Self { status: CANCELLED, source },
         }
     }

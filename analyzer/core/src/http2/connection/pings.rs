@@ -42,7 +42,9 @@ impl<A: Application, W: ?Sized> Parser<'_, A, W> {
             row.purpose = purpose as u8;
             h2.sides[side].habits.ping(purpose);
             if side == h2.client {
-                let server_frames = h2.sides[1 - side].habits.rpc_frames();
+                let server = &h2.sides[1 - side];
+                // among missing frames there may be some of RPCs
+                let server_frames = server.habits.rpc_frames().wrapping_add(server.gaps);
                 row.strikes = h2.policy.ping(at.time, row.open_rpcs, server_frames);
             }
             h2.sides[1 - side].pinged.get_or_insert(at);
