@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import pyarrow as pa
+
 MEMORY = Path("/dev/shm")
 """Files here cost no disk."""
 
@@ -56,7 +58,7 @@ class Capture:
 
 def capture_of(files: Sequence[str]) -> Capture:
     """A capture in little-endian pcap files, the later ones of a rotated capture joined to the first."""
-    first, *others = (Path(file).read_bytes() for file in files)
+    first, *others = (pa.input_stream(file).read() for file in files)  # by the name's end also a compressed one
     data = first + b"".join(other[24:] for other in others)
     assert data[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1"), "a little-endian pcap"
     offsets, position = [24], 24

@@ -87,7 +87,6 @@ CHARGED = (
     "rtt205-go-32000",
     "rtt205-py-16000",
     "lab/stream-timeout",
-    "lab/flow-control-deadlock",
     "lab/keepalive-timeout",
 )
 """Captures of which a cut copy was charged a second and more to causes that the whole has none of."""
@@ -100,7 +99,7 @@ ACCUSED = (
     ("hop-buffering-a", 96),
     ("nginx-http-statuses", 96),
 )
-"""Captures of which a cut copy had findings that the whole has not: the end of a call was cut, or frames that allow PINGs."""
+"""Captures of which a cut copy had findings that the whole has not: ends of calls were cut, or frames that allow PINGs."""
 
 
 @pytest.mark.parametrize("snaplen", [96, 128, 200])
