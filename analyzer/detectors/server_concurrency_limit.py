@@ -18,7 +18,8 @@ response time. The finding needs all of this, for one N below the number of open
 - the time from this start to the response varies little, and for calls that found a free place as for those that
   waited; no call was answered sooner,
 - half of the calls waited as long as one takes, or longer,
-- the median response of the whole capture contains such a wait as well.
+- the median response of the whole capture contains such a wait as well,
+- most of the method's RPC time beyond the round trip is the server's: no queue of the network explains it.
 
 One call at a time is recognised by the responses alone, in whatever order they come: while calls are open, one response
 follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at moments
@@ -28,6 +29,9 @@ the calls behind it took twice as long as it.
 
 A server that works on all calls at once answers each after its own time: then calls with more others before them take
 no longer, and no N fits.
+
+A narrow link also lets one call after the other through, at even intervals. So one call at a time is reported only of a
+capture on the server's host, or where the calls need less than 128 kbit/s of the link.
 
 When it cannot tell
 -------------------
@@ -75,6 +79,9 @@ ABOUT = About(
     whole_connections=True,
 )
 
+_SERVER, _NETWORK = CAUSES.index("server"), CAUSES.index("network")
+_HEADERS = 66
+"""Bytes before TCP's payload: Ethernet, IPv4, and TCP with timestamps."""
 _UNKNOWN = "The packets do not show what limits it: a pool of threads, a lock, a backend, or busy processors."
 _UNKNOWN_ONE = "The packets do not show what limits it: an event loop that handlers block, a lock, or a pool of one."
 
@@ -102,6 +109,12 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of calls that waited as long as one takes (heuristic: most of them)."""
     wait_goes_on: float = 1.5
     """The median response of the whole capture, in such times (heuristic: half of the calls still wait)."""
+    of_method: float = 0.5
+    """Share of the method's RPC time beyond the round trip that must be the server's (heuristic: most of it)."""
+    slowest_link: int = 128_000
+    """Bits per second that every link carries (heuristic: EDGE and ISDN do, slower ones are too slow for gRPC)."""
+    near_ns: int = 200_000
+    """Round trip to a server on the host of the capture (as the core's limit): no link is between them."""
 
 
 class _Fit(Struct, frozen=True, eq=False):
@@ -129,7 +142,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         _fit_limit(tables, rows[: limits.most_calls], methods[int(tables.rpcs.method[rows[0]])], limits)
         for rows in groups[: limits.groups]
     )
-    found = [fit for fit in fits if fit is not None]
+    found = [fit for fit in fits if fit is not None and (fit.limit > 1 or not _may_be_link(tables, fit, limits))]
     if found and (lack := _threads.explain_lack(tables)):
         yield Skipped(ID, f"{lack}: as many processors look like a limit")
     elif found:
@@ -137,8 +150,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _may_wait(method: Method, limits: Limits) -> bool:
-    """Check whether the median response leaves room for a call of the shortest time and a wait."""
-    return (method.turnaround or {}).get("p50", 0) >= limits.wait_goes_on * limits.shortest_ns
+    """Check whether the median response leaves room for a call of the shortest time and a wait in the server."""
+    is_long = (method.turnaround or {}).get("p50", 0) >= limits.wait_goes_on * limits.shortest_ns
+    beyond_path = sum(method.budget) - method.budget[_NETWORK]
+    return is_long and method.budget[_SERVER] >= limits.of_method * beyond_path
 
 
 def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _Fit | None:
@@ -270,6 +285,16 @@ def _waits(fit: _Fit, arrival: Ints, response: int, limits: Limits) -> bool:
     )
 
 
+def _may_be_link(tables: Tables, fit: _Fit, limits: Limits) -> bool:
+    """Check whether a slow link between capture point and server may let one call after the other through."""
+    c, rows = tables.connections, _shared.distinct(tables.rpcs.connection[fit.rows])
+    sent = c.bytes_client[rows].sum() + _HEADERS * c.packets_client[rows].sum()
+    answered = c.bytes_server[rows].sum() + _HEADERS * c.packets_server[rows].sum()
+    bits = 8 * max(int(sent), int(answered)) / int(c.rpcs[rows].sum())
+    took = float(np.median(fit.took_ns[fit.freed_by >= 0])) / 1e9
+    return bool(c.near_server_rtt_ns[rows].max() > limits.near_ns and bits >= limits.slowest_link * took)
+
+
 def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     rpcs, rows = tables.rpcs, fit.rows
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
@@ -323,7 +348,7 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
 
 
 def _read_threads(tables: Tables, connections: tuple[int, ...]) -> _threads.Spent | None:
-    whole = int(tables.connection_budgets[list(connections), CAUSES.index("server")].sum())
+    whole = int(tables.connection_budgets[list(connections), _SERVER].sum())
     return _threads.read_spent(tables, 1, lambda acts: np.isin(acts.connection, connections) & (acts.idle == 0), whole)
 
 

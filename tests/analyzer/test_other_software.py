@@ -92,6 +92,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 16, "UNAVAILABLE": 9},
     },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
+    "grpc-go-narrow-uplink": {"not": ["server-concurrency-limit"], "never": ["event loop"], "statuses": {"OK": 192}},
     "grpc-go-uplink-deadline": {
         "verdict": ["deadline-exceeded"],
         "says": ["Their time by cause: unexplained 92%"],

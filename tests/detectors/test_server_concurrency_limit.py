@@ -32,6 +32,7 @@ QUIET_ON = [
     "wild/gc-server",
     "wild/nginx-mcs4",
     "wild/grpc-js-blocked-loop",
+    "wild/grpc-go-narrow-uplink",
 ]
 
 
@@ -94,6 +95,21 @@ def test_more_rows_do_not_change_it() -> None:
 def test_one_at_a_time_may_be_a_busy_processor(tmp_path: Path) -> None:
     finding = must(detector, played(pooled(16, 1), tmp_path))
     assert (finding.metrics["limit"], finding.confidence) == (1, "low")
+
+
+@pytest.mark.parametrize(("slowest_link", "fires"), [(80_000, False), (90_000, True)])
+def test_a_slow_link_lets_one_call_after_the_other_through(slowest_link: int, fires: bool, tmp_path: Path) -> None:
+    """Responses of 208 bytes each 20 ms need 83 kbit/s; on the server's host there is no link."""
+    tables = played(pooled(16, 1), tmp_path)
+    assert bool(told(detector, tables, slowest_link=slowest_link)) == fires
+    near = changed(tables, "connections", near_server_rtt_ns=[200_000])
+    assert told(detector, near, slowest_link=slowest_link)
+
+
+@pytest.mark.parametrize(("share", "fires"), [(0.96, True), (0.98, False)])
+def test_most_of_the_time_is_the_server_s(share: float, fires: bool) -> None:
+    """The server has 97% of the RPC time of `grpc-go-lock`."""
+    assert bool(found(detector, [recorded("wild/grpc-go-lock.pcap.zst")], of_method=share)) == fires
 
 
 @pytest.mark.parametrize(
