@@ -31,16 +31,22 @@ packets.
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
 whether it is reported; packets that a router reported as too big, and that came again in smaller pieces, do not count
-there. A connection lost nothing when the receiver reported every retransmitted packet as a
-duplicate (D-SACK, RFC 2883).
+there.
+
+A retransmission is no loss by itself: a late ACK leads to one as well. It counts if a hole shows that the bytes were
+missing: the receiver reported later bytes (SACK), or the capture has these first. Without a hole it counts if its ACK
+comes no later than a receiver may delay it, and nothing says that the first packet had arrived. These say so: the
+receiver reports a duplicate (D-SACK, RFC 2883), or sends the same ACK twice; the ACK comes before the retransmission,
+sooner than a round trip after it, or echoes an older timestamp (RFC 3522); it covers later bytes as well, of which the
+receiver had reported no hole (RFC 5682). A window that such a retransmission reduced is restored.
 
 When it cannot tell
 -------------------
-A lost packet with no packet behind it leaves no hole. At the receiver only its delay is seen, and that time stays
-with the server, the client, or unexplained. A capture that lacks packets itself shows holes that are never filled;
-these are reported as missing. In an outage the path may have been cut, or the whole host paused. BBR does not reduce
-its window as CUBIC does, and it paces: less of its time can be attributed. A window that is small for another reason,
-such as a small send buffer, looks the same after a loss.
+A lost packet with no packet behind it leaves no hole: if its retransmission is acknowledged late, it is not counted. At
+the receiver only its delay is seen, and that time stays with the server, the client, or unexplained. A capture that
+lacks packets itself shows holes that are never filled; these are reported as missing. In an outage the path may have
+been cut, or the whole host paused. BBR does not reduce its window as CUBIC does, and it paces: less of its time can be
+attributed. A window that is small for another reason, such as a small send buffer, looks the same after a loss.
 
 What would refute it
 --------------------
@@ -61,6 +67,7 @@ Channels with a connection of their own limit what one lost packet holds up.
 References
 ----------
 - RFC 9293 section 3.8, RFC 6298, RFC 8985 (RACK-TLP): retransmission; RFC 9438 section 4.6: CUBIC's reduction to 0.7
+- RFC 2883, RFC 3522, RFC 4015, RFC 5682: retransmissions of what had arrived
 - RFC 7661: a window that is not used does not grow; Linux net/ipv4/tcp_input.c, tcp_is_cwnd_limited
 - https://github.com/grpc/grpc/issues/19126
 """
@@ -344,7 +351,8 @@ def _find_queue(tables: Tables, cost: _Cost) -> int:
     lost = int(connections.recovery_time_ns[row] - connections.recovery_ns[row])
     way = (queues.connection == row) & (queues.direction == connections.recovery_direction[row])
     stood = (queues.start_time_ns <= lost) & (queues.start_time_ns + queues.duration_ns >= lost)
-    return int(queues.longest_ns[way & stood].max(initial=0))
+    full = 2 * queues.silent_ns < queues.longest_ns  # a path that held all packets is no full queue
+    return int(queues.longest_ns[way & stood & full].max(initial=0))
 
 
 def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:

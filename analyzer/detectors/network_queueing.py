@@ -23,6 +23,11 @@ figures are those of CoDel (RFC 8289). The time lost is the RPC time in such del
 faster without the queue: its messages are `transmission`, not `network_queue`. A queue behind the capture point that
 takes no RPC time there is reported as `info`.
 
+A queue drains at the link's rate: packets come one after the other. If none comes for 100 ms or more, and then packets
+come together that were sent over a quarter of that time or more, the path held all of them. Where this is most of the
+packets' time, the report says no more than that: the path or one of the hosts stopped, or other traffic went first.
+Packets that were waited for most of the time did not fill the queue.
+
 The bytes that passed the queue say what filled it: the connection itself, another connection between the same hosts,
 or, when they are too few, traffic that the capture does not show.
 
@@ -30,8 +35,9 @@ When it cannot tell
 -------------------
 Without TCP timestamps, or with a clock whose tick is not 1 µs, 1, 4 or 10 ms, packets in front of the capture point are
 not measured. If all packets of a connection were queued, only the difference between them is seen: the figures are
-lower bounds. A host or a switch that holds up packets looks like a queue of the network. Where a connection fills the
-queue itself, its small messages may wait in the sender's socket as well: that time is `unexplained`.
+lower bounds. A host or a switch that holds up packets for less than 100 ms, or lets them go one after the other, looks
+like a queue of the network. Where a connection fills the queue itself, its small messages may wait in the sender's
+socket as well: that time is `unexplained`.
 
 What would refute it
 --------------------
@@ -39,10 +45,13 @@ What would refute it
 
 What to do
 ----------
-Keep the queue short: send large messages at a limited rate, or at other times. Put a fair queue (`fq_codel`, CAKE) at
-the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR fills queues less than
-cubic. Windows of about one round trip of the link's rate hold less in the queue. A second connection does not help: it
-shares the link.
+If the path held all packets, find out what stopped at that time: a link, a wireless network, a route, a firewall, or
+the machine of one of the hosts.
+
+Otherwise keep the queue short: send large messages at a limited rate, or at other times. Put a fair queue (`fq_codel`,
+CAKE) at the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR fills queues
+less than cubic. Windows of about one round trip of the link's rate hold less in the queue. A second connection does not
+help: it shares the link.
 
 References
 ----------
@@ -59,10 +68,11 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..tables import Ints, Tables
+from ..model.text import count
+from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _figures, _shared, _software_settings
+from . import _figures, _shared, _software_settings, _unanswered
 from ._congestion import INITIAL_SEGMENTS
 from ._stalls import make_scope
 
@@ -87,6 +97,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Visible bytes in the queue at a time from which they filled it (RFC 6928: what a new connection may send)."""
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
+    held_ns: int = 100_000_000
+    """Shortest time in which the path held all packets (RFC 8289 section 4.3, INTERVAL: bursts pass in less)."""
+    together_share: float = 0.25
+    """Part of it over which those were sent that came together (heuristic: a sender that times out backs off)."""
 
 
 class _Queue(Struct, frozen=True, eq=False):
@@ -99,11 +113,13 @@ class _Queue(Struct, frozen=True, eq=False):
     """It is behind the capture point: RPCs recorded there need not show what it costs."""
     p50_ns: int
     longest_ns: int
+    held_ns: int
+    """The longest time in which the path held all packets, if that is most of the packets' time; 0 for a queue."""
     duration_ns: int
     """Time for which the queue was seen to stand, on the connection that shows most of it."""
     passed_bytes: int
     standing_bytes: int
-    """Visible bytes that stood in the queue at once, on average."""
+    """Visible bytes that stood in the queue at once, on average; none of those that came together."""
     filler: int
     """The connection with most of the bytes."""
     filler_share: float
@@ -114,7 +130,7 @@ class _Queue(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
-    queues = list(_measure_queues(tables))
+    queues = list(_measure_queues(tables, limits))
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
@@ -123,14 +139,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, worst, limits)
 
 
-def _measure_queues(tables: Tables) -> Iterator[_Queue]:
+def _measure_queues(tables: Tables, limits: Limits) -> Iterator[_Queue]:
     """Measure the queues of each client, server and direction."""
     paths, budgets = _number_paths(tables), tables.connection_budgets[:, _QUEUE]
     losing = np.flatnonzero(budgets > 0)
     losing = losing[np.argsort(-budgets[losing], kind="stable")]
     losers = {path: losing[rows] for path, rows in group_rows(paths[losing]).items()}
     for number, rows in group_rows(paths[tables.queues.connection] * 2 + tables.queues.direction).items():
-        yield _measure_queue(tables, rows, losers.get(number // 2, losing[:0]))
+        yield _measure_queue(tables, rows, losers.get(number // 2, losing[:0]), limits)
 
 
 def _number_paths(tables: Tables) -> Ints:
@@ -139,7 +155,7 @@ def _number_paths(tables: Tables) -> Ints:
     return connections.client_ip.astype(np.int64) * len(tables.addresses) + connections.server_ip
 
 
-def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
+def _measure_queue(tables: Tables, rows: Ints, losers: Ints, limits: Limits) -> _Queue:
     queues = tables.queues
     durations = np.maximum(queues.duration_ns[rows], 1)
     each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
@@ -149,6 +165,7 @@ def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
     connections = _shared.distinct(queues.connection[rows])
     place = np.searchsorted(connections, queues.connection[rows])
     seen, sent = (np.zeros(len(connections), dtype=np.int64) for _ in range(2))
+    filling = int(queues.bytes[rows[~_mark_silent(tables, rows, limits)]].sum())
     np.add.at(seen, place, durations)
     np.add.at(sent, place, queues.bytes[rows].astype(np.int64))
     return _Queue(
@@ -157,9 +174,10 @@ def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
         behind=bool(queues.behind[rows].any()),
         p50_ns=p50,
         longest_ns=int(queues.longest_ns[rows].max()),
+        held_ns=_find_standstill(tables, rows, limits),
         duration_ns=int(seen.max()),
         passed_bytes=int(sent.sum()),
-        standing_bytes=int(sent.sum()) * p50 // int(seen.max()),
+        standing_bytes=filling * p50 // int(seen.max()),
         filler=int(connections[sent.argmax()]),
         filler_share=int(sent.max()) / max(1, int(sent.sum())),
         losers=losers,
@@ -167,19 +185,39 @@ def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
     )
 
 
+def _mark_held(tables: Tables, rows: Ints, limits: Limits) -> Mask:
+    """Mark the intervals in which the path held all packets, and then packets of different times came together."""
+    q = tables.queues
+    together = q.together_ns[rows] >= limits.together_share * q.silent_ns[rows]
+    return np.asarray(_mark_silent(tables, rows, limits) & together)
+
+
+def _mark_silent(tables: Tables, rows: Ints, limits: Limits) -> Mask:
+    """Mark the intervals in which no packet came for most of the longest delay: these packets did not fill the link."""
+    silent = tables.queues.silent_ns[rows]
+    return np.asarray((2 * silent >= tables.queues.longest_ns[rows]) & (silent >= limits.held_ns))
+
+
+def _find_standstill(tables: Tables, rows: Ints, limits: Limits) -> int:
+    """Find the longest time in which the path held all packets, if that is most of the packets' time; 0 for a queue."""
+    queues = tables.queues
+    held = rows[_mark_held(tables, rows, limits)]
+    most = 2 * total_ns(queues.total_ns[held]) > total_ns(queues.total_ns[rows])
+    return int(queues.silent_ns[held].max()) if most else 0
+
+
 def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
-    connection = int(tables.queues.connection[queue.rows[0]])
-    sender = _shared.host(tables, connection, queue.direction)
-    receiver = _shared.host(tables, connection, 1 - queue.direction)
+    sender, _ = _name_ends(tables, queue)
     share = _shared.share_of_time(tables, queue.lost_ns)
-    p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
-    total = _shared.milliseconds(queue.lost_ns)
-    filled, costs = queue.standing_bytes >= limits.filled_bytes, share >= limits.least_share
+    costs = share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     used = tables.connection_methods
+    describe = _describe_standstill if queue.held_ns else _describe_queue
+    title, explanation, cause = describe(tables, queue, limits)
+    lost = f"RPCs lost {_shared.milliseconds(queue.lost_ns)}"
     return Finding(
         id=ID,
-        title=f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
+        title=title,
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
         confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
         scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
@@ -187,20 +225,50 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         share=share if costs else None,
         metrics=_list_metrics(tables, queue),
         evidence=tuple(_show_packets(tables, queue, sender)),
-        explanation=(
-            f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
-            f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
-            f"{_say_what_filled_it(queue, limits)} "
-            + (f"RPCs lost {total} in it, as far as it shows here. " if costs else "")
-            + "A second connection shares the link and does not help. The figures are lower bounds."
-        ),
-        remedies=_list_remedies(tables, queue, sender, filled),
+        explanation=f"{explanation} "
+        + (f"{lost} in it, as far as it shows here. " if costs else "")
+        + f"A second connection shares the {'path' if queue.held_ns else 'link'} and does not help. "
+        "The figures are lower bounds.",
+        remedies=_list_remedies(tables, queue, sender, limits),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
-        verdict=(
-            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if costs else "Packets waited")
-            + f" in a network queue of up to {longest} from {sender}: "
-            + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
-        ),
+        verdict=(f"{lost} ({share:.0%} of all RPC time)" if costs else "Packets waited") + cause,
+    )
+
+
+def _name_ends(tables: Tables, queue: _Queue) -> tuple[str, str]:
+    connection = int(tables.queues.connection[queue.rows[0]])
+    return _shared.host(tables, connection, queue.direction), _shared.host(tables, connection, 1 - queue.direction)
+
+
+def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
+    """Write the title, the explanation and the verdict's end for packets that came one after the other."""
+    sender, receiver = _name_ends(tables, queue)
+    p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
+    filled = queue.standing_bytes >= limits.filled_bytes
+    return (
+        f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
+        f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's minimum. "
+        f"The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
+        f" in a network queue of up to {longest} from {sender}: "
+        + ("pace large messages, or use fq_codel." if filled else "find what else fills the link, or stops it."),
+    )
+
+
+def _describe_standstill(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
+    """Write the same for packets that the path held until all came together."""
+    sender, receiver = _name_ends(tables, queue)
+    held, least = _shared.milliseconds(queue.held_ns), _shared.milliseconds(limits.held_ns)
+    rows = queue.rows[_mark_held(tables, queue.rows, limits)]
+    longest = rows[np.argmax(tables.queues.silent_ns[rows])]
+    end = int(tables.queues.longest_time_ns[longest])
+    since, until = (_unanswered.format_instant(tables, at) for at in (end - queue.held_ns, end))
+    return (
+        f"packets from {sender} to {receiver} were held on the way for up to {held}, and then came together",
+        f"No packet from {sender} to {receiver} came through from {since} to {until} ({held}). Then packets came "
+        f"together that had been sent one after the other. The path held all packets for {least} or more "
+        f"{count(len(rows), 'time')}. The path or one of the hosts stopped, or other traffic went first: packets do "
+        "not tell which.",
+        f" while the path from {sender} held all packets for up to {held}: find what stopped the path or a host.",
     )
 
 
@@ -209,7 +277,7 @@ def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
     if queue.standing_bytes < limits.segment_bytes:
         return (
             f"Only {passed}, less than a full segment at a time: traffic that the capture does not show filled it, or "
-            "the link lost its rate."
+            "the link lost its rate, or stopped."
         )
     if queue.standing_bytes < limits.filled_bytes:
         return f"{passed.capitalize()}, {queue.standing_bytes:,} at a time: too few to say that they filled it."
@@ -228,6 +296,7 @@ def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]
         "direction": ("client", "server")[queue.direction],
         "queue_p50_ns": queue.p50_ns,
         "queue_max_ns": queue.longest_ns,
+        "held_ns": queue.held_ns,
         "queue_stood_ns": queue.duration_ns,
         "queued_packets": int(tables.queues.packets[queue.rows].sum()),
         "bytes_passed": queue.passed_bytes,
@@ -270,13 +339,21 @@ def _find_begin(tables: Tables, rows: Ints, row: int) -> int:
     return int(rows[begins[np.searchsorted(begins, place, side="right") - 1]])
 
 
-def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, queue: _Queue, sender: str, limits: Limits) -> tuple[Remedy, ...]:
+    if queue.held_ns:
+        return (
+            Remedy(
+                "network",
+                "logs of links, wireless networks, switches, routes and hypervisors at that time",
+                "also whether one of the hosts was paused, the one that recorded as well",
+            ),
+        )
     shape = Remedy(
         "linux",
         "tc qdisc replace dev DEV root cake bandwidth RATE",
         "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
     )
-    if not filled:
+    if queue.standing_bytes < limits.filled_bytes:
         return (shape,)
     reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
     kind = _software_settings.CONNECTION_WINDOW

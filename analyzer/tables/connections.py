@@ -82,7 +82,7 @@ class Connections(Struct, frozen=True, eq=False):
     outage_direction: Annotated[Codes, "who sent in it: 0 the client, 1 the server"]
     retransmitted_packets: Annotated[Counts, "retransmitted packets"]
     needless_retransmissions: Annotated[
-        Counts, "retransmitted packets that the receiver reported as duplicates (D-SACK, RFC 2883)"
+        Counts, "of them, those of which the receiver had the bytes already, or that no packet shows to be lost"
     ]
     duplicate_packets: Annotated[Counts, "packets recorded twice; all other columns count them once"]
     keep_alives: Annotated[Counts, "TCP keep-alives with a byte"]

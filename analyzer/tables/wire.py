@@ -60,6 +60,8 @@ class Queues(Struct, frozen=True, eq=False):
     longest_ns: Annotated[Ints, "the longest time of one of them in the queue"]
     longest_packet: Annotated[Counts, "that packet, or the ACK"]
     longest_time_ns: Annotated[Ints, "time of that packet"]
+    silent_ns: Annotated[Ints, "the longest time in which packets were in the queue and none came"]
+    together_ns: Annotated[Ints, "in how much time those had been sent that came together behind it"]
 
 
 class Pings(Struct, frozen=True, eq=False):

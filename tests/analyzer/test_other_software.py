@@ -91,6 +91,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["9 RPCs are retries: maybe no call failed"],
         "statuses": {"OK": 16, "UNAVAILABLE": 9},
     },
+    "grpcio-path-held": {
+        "verdict": ["network-queueing"],
+        "not": ["loss-recovery"],
+        "says": ["held all packets for up to 397 ms: find what stopped the path or a host"],
+        "never": ["fills the link", "fq_codel"],
+    },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
     "grpc-go-narrow-uplink": {"not": ["server-concurrency-limit"], "never": ["event loop"], "statuses": {"OK": 192}},
     "grpc-go-sleeping-callers": HEALTHY | {"rpcs": 1760, "not": ["shared-connection", "client-idle-gap"]},
@@ -252,6 +258,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-deadline-in-flight": IN_FLIGHT,
     "grpcio-deadline-in-flight": IN_FLIGHT,
     "grpc-js-message-refused": HEALTHY | {"statuses": {"OK": 7}},
+    "grpcio-late-acks": {
+        "not": ["loss-recovery", "network-queueing", "server-latency"],
+        "never": ["find where packets are dropped"],
+    },
+    "grpcio-lost-requests": {"verdict": ["loss-recovery"], "says": ["find where packets are dropped"]},
     "grpcio-message-refused": {
         "verdict": ["cancelled"],
         "says": ["refused the response of 6 of 10 RPCs with ENHANCE_YOUR_CALM", "20 ms after the complete response"],

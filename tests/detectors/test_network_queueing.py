@@ -119,3 +119,27 @@ def test_a_window_of_a_connection_cannot_be_below_65_535(rtt_ms: int, offered: b
     tables = decode([synthetic(FIRES).file])
     finding = must(detector, changed(tables, "connections", min_rtt_ns=[rtt_ms * MS]))
     assert any("a window of about" in remedy.note for remedy in finding.remedies) == offered
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "together_ms", "longest_ms", "held"),
+    [(100, 25, 200, True), (99, 25, 198, False), (100, 24, 200, False), (100, 25, 201, False)],
+)
+def test_a_path_that_holds_all_packets_lets_them_go_together(
+    silent_ms: int, together_ms: int, longest_ms: int, held: bool
+) -> None:
+    tables = decode([recorded("wild/grpcio-path-held.pcap.zst")])
+    times = {"silent_ns": silent_ms, "together_ns": together_ms, "longest_ns": longest_ms}
+    rows = {name: [ms * MS] * len(tables.queues.connection) for name, ms in times.items()}
+    finding = must(detector, changed(tables, "queues", **rows))
+    assert ("held on the way" in finding.title) == ("find what stopped the path" in finding.verdict) == held
+    assert (len(finding.remedies) == 1 and "hypervisors" in finding.remedies[0].knob) == held
+
+
+def test_a_standstill_has_a_begin_and_an_end() -> None:
+    """The way back stood still twice for 400 ms."""
+    finding = the_finding(detector, [recorded("wild/grpcio-path-held.pcap.zst")])
+    since, until = (float(word) for word in re.search(r"from ([\d.]+) s to ([\d.]+) s", finding.explanation).groups())
+    assert until - since == pytest.approx(0.4, abs=0.02)
+    assert "2 times" in finding.explanation
+    assert finding.metrics["held_ns"] == pytest.approx(400 * MS, rel=0.05)

@@ -137,8 +137,8 @@ pub const CONNECTION_STALLS: u32 = 256;
 pub const RECENT_ACKS: usize = 32;
 /// Data packets remembered per direction, to count the segments in flight: more than initial and restarted windows.
 pub const RECENT_SENT: usize = 32;
-/// Retransmissions of one sender that may turn out needless when its peer says so (D-SACK, RFC 2883); later ones count
-/// as needed.
+/// Retransmissions of one sender that may turn out needless by an ACK, or when its peer says so (D-SACK, RFC 2883); later
+/// ones count as needed.
 pub const RETRANSMISSIONS_KEPT: usize = 4_096;
 /// Intervals remembered in which a sender with a queue was held up: more than the rounds of a slow start.
 pub const HELD_INTERVALS: usize = 8;

@@ -19,6 +19,12 @@ pub struct CongestionWindow {
     in_recovery_until: i64,
     /// A loss set the threshold.
     lost: bool,
+    /// Retransmissions since the last reduction, but those of bytes that had arrived.
+    retransmissions: u32,
+    /// The first of their bytes.
+    reduced_at: i64,
+    /// The window, the threshold and `lost` before that reduction.
+    before: (i64, Option<i64>, bool),
     /// Idle time reduced it since the last loss.
     restarted: bool,
     /// The connection began before the capture, and idle time has not reduced the window since: it may be larger.
@@ -113,15 +119,31 @@ impl CongestionWindow {
     /// (cubic's beta, net/ipv4/tcp_cubic.c). After a retransmission timeout one segment may be in flight, and slow
     /// start begins anew (`tcp_enter_loss`).
     pub fn lost(&mut self, offset: i64, highest: i64, segment: i64, timeout: bool) {
-        self.restarted = false;
-        self.lost = true;
         if offset >= self.in_recovery_until {
+            self.before = (self.bytes(segment), self.threshold, self.is_after_loss());
+            (self.retransmissions, self.reduced_at) = (0, offset);
             self.window = (self.bytes(segment) * 7 / 10).max(2 * segment);
             self.threshold = Some(self.window);
             self.in_recovery_until = highest;
         }
+        self.restarted = false;
+        self.lost = true;
+        self.retransmissions = self.retransmissions.saturating_add(1);
         if timeout {
             self.window = segment;
+        }
+    }
+
+    /// The bytes of a retransmission at `offset` had arrived. If this holds for all since the reduction, the sender takes that back
+    /// (`tcp_try_undo_recovery`, net/ipv4/tcp_input.c; RFC 4015).
+    pub fn undo(&mut self, offset: i64) {
+        if offset < self.reduced_at {
+            return; // of an earlier reduction
+        }
+        self.retransmissions = self.retransmissions.saturating_sub(1);
+        if self.retransmissions == 0 && self.lost {
+            let (window, threshold, lost) = self.before;
+            (self.window, self.threshold, self.lost) = (self.window.max(window), threshold, lost);
         }
     }
 }
@@ -182,6 +204,19 @@ mod tests {
         window.lost(20_000, 100_000, SEGMENT, false);
         assert_eq!(window.bytes(SEGMENT), 70_000);
         assert!(window.is_after_loss());
+    }
+
+    #[test]
+    fn a_reduction_is_taken_back_when_all_bytes_had_arrived() {
+        let mut window = CongestionWindow::default();
+        window.sent(100_000, SEGMENT);
+        window.lost(10_000, 100_000, SEGMENT, false);
+        window.lost(20_000, 100_000, SEGMENT, false);
+        window.undo(20_000);
+        window.undo(9_000);
+        assert!(window.is_after_loss(), "one was lost");
+        window.undo(10_000);
+        assert_eq!((window.bytes(SEGMENT), window.is_after_loss()), (100_000, false));
     }
 
     #[test]

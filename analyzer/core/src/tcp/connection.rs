@@ -90,6 +90,17 @@ pub struct Recovery {
     pub from_packet: u32,
     /// The retransmission.
     pub to: At,
+    /// The bytes are known to have been lost.
+    pub is_lost: bool,
+}
+
+impl Recovery {
+    /// Keeps the longer one: the longest of bytes that are known to have been lost, if there is any.
+    fn keep_longest(&mut self, other: Self) {
+        if (other.is_lost, other.ns) > (self.is_lost, self.ns) {
+            *self = other;
+        }
+    }
 }
 
 /// A connection that still receives packets.

@@ -16,6 +16,7 @@ use super::path_delay::PathDelay;
 use super::queue::Queue;
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
+use super::sent_again::SentAgains;
 use super::undelivered::Undelivered;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
@@ -227,6 +228,8 @@ pub struct Half {
     pub ttls: [u8; 2],
     /// The IPv4 identification of its last packet that is no RST.
     pub ip_id: Option<u16>,
+    /// Its SYN permits its peer to report what comes behind a hole (RFC 2018 section 2).
+    pub permits_reports: bool,
     /// Its SYN answered the other side's.
     pub answered_syn: bool,
     /// Receive window this sender announced last, bytes; `None` while the scale is not known.
@@ -262,9 +265,10 @@ pub struct Half {
     pub last_data_packet: u32,
     /// Retransmissions since the last new data, but those of bytes that the peer says it had.
     pub retransmissions_since: u32,
-    /// Begins, ends and times of retransmissions, as far as they are kept, until the peer says that it had them already.
-    #[serde(deserialize_with = "state_fields::at_most::<{ limits::RETRANSMISSIONS_KEPT }, _, _>")]
-    pub sent_again: Vec<(i64, i64, i64)>,
+    /// What it retransmitted.
+    pub sent_again: SentAgains,
+    /// Offset behind the last of its bytes that the peer reports behind a hole (RFC 2018).
+    pub reported: i64,
     /// The first bytes that its peer does not acknowledge.
     pub undelivered: Undelivered,
     /// Packets of the connection since the peer acknowledged a hole.

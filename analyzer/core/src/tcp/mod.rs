@@ -13,6 +13,7 @@ pub mod queue;
 pub mod reassembly;
 pub mod rtt;
 pub mod send_queue;
+pub mod sent_again;
 pub mod transport;
 pub mod unanswered;
 pub mod undelivered;

@@ -24,12 +24,18 @@ const FILLS: i64 = 14_600;
 /// The longest interval in one row, nanoseconds: 1 s.
 const LONGEST_ROW: i64 = 1_000_000_000;
 
+/// Packets came together when one that was sent so many times as long after the first of them came behind it (heuristic: those
+/// of a link that is full come as they were sent).
+const TOGETHER: i64 = 4;
+
 /// Whose queue it is: the connection, the sender's direction, and 1 if it lies behind the capture point.
 pub type Place = (u32, u8, u8);
 
 /// The queue of one sender's packets; most are empty, and take no memory then.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Queue {
+    /// When the last packet came.
+    last_came: i64,
     interval: Option<Box<Interval>>,
 }
 
@@ -38,10 +44,11 @@ impl Queue {
     #[inline]
     pub fn packet(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
         if queued > 0 {
-            self.interval.get_or_insert_default().extend(queued, bytes, at, place, cx);
+            self.interval.get_or_insert_default().extend(queued, bytes, self.last_came, at, place, cx);
         } else if self.interval.is_some() {
             self.finish(place, cx);
         }
+        self.last_came = at.time;
     }
 
     /// Whether the last packet was queued.
@@ -87,14 +94,40 @@ struct Interval {
     first_at: (u32, i64),
     longest: i64,
     longest_at: (u32, i64),
+    burst: Burst,
+}
+
+/// The packets behind the longest time of an interval in which some were in the queue and none came.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Burst {
+    /// How long none came.
+    silent: i64,
+    /// When the first one joined, and when it came.
+    joined: i64,
+    came: i64,
+    /// In how much time those had joined that came together behind it.
+    spread: i64,
+}
+
+impl Burst {
+    /// A packet joined the queue and came; `last` is when the one before it did.
+    fn extend(&mut self, joined: i64, came: i64, last: i64) {
+        let silent = came.saturating_sub(joined.max(last));
+        let later = joined.saturating_sub(self.joined);
+        if silent > self.silent {
+            *self = Self { silent, joined, came, spread: 0 };
+        } else if came.saturating_sub(self.came).saturating_mul(TOGETHER) <= later {
+            self.spread = self.spread.max(later);
+        }
+    }
 }
 
 impl Interval {
     #[cold]
-    fn extend(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
+    fn extend(&mut self, queued: i64, bytes: u32, last_came: i64, at: At, place: Place, cx: &mut Context) {
         let joined = at.time.saturating_sub(queued);
         let same = self.packets > 0 && joined <= self.end;
-        if !same || at.time.saturating_sub(self.start) >= LONGEST_ROW {
+        if !same || at.time.saturating_sub(self.first_at.1) >= LONGEST_ROW {
             let before = *self;
             before.write(place, cx);
             *self = Self { since: joined, start: joined, ..Self::default() };
@@ -106,6 +139,7 @@ impl Interval {
         if self.packets == 0 {
             self.first_at = (at.packet, at.time);
         }
+        self.burst.extend(joined, at.time, last_came);
         self.end = self.end.max(at.time);
         self.packets = self.packets.saturating_add(1);
         self.bytes += u64::from(bytes);
@@ -141,6 +175,8 @@ impl Interval {
                 longest_ns: self.longest,
                 longest_packet: self.longest_at.0,
                 longest_time_ns: self.longest_at.1,
+                silent_ns: self.burst.silent,
+                together_ns: self.burst.spread,
             });
         }
     }
@@ -169,6 +205,40 @@ mod tests {
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (200, 40)]), [(100, 100, 4)]);
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (199, 40)]), [], "99 ms");
         assert_eq!(rows(&[(130, 30), (150, 40), (200, 70)]), [], "three packets");
+    }
+
+    /// The longest silence of each row, and in how much time those were sent that came together behind it.
+    fn bursts(packets: &[(i64, i64)]) -> Vec<(i64, i64)> {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        for (number, &(time, queued)) in (1..).zip(packets) {
+            queue.packet(queued * MS, 100, At::new(number, time * MS), (0, 1, 0), &mut cx);
+        }
+        queue.finish((0, 1, 0), &mut cx);
+        let table = &cx.queues;
+        (0..table.len()).map(|row| (table.silent_ns[row] / MS, table.together_ns[row] / MS)).collect()
+    }
+
+    #[test]
+    fn a_path_that_held_all_packets_lets_them_go_together() {
+        assert_eq!(bursts(&[(300, 200), (301, 150), (302, 110), (304, 60)]), [(200, 144)]);
+        assert_eq!(bursts(&[(300, 200), (310, 170), (320, 140), (330, 110)]), [(200, 120)], "four times as long ago");
+        assert_eq!(bursts(&[(300, 200), (311, 171), (322, 142), (333, 113)]), [(200, 0)], "not quite");
+        assert_eq!(bursts(&[(300, 200), (340, 180), (380, 160), (420, 140)]), [(200, 0)], "one after the other");
+        let long = [(1_700, 1_500), (1_701, 900), (1_702, 800), (1_703, 300), (1_704, 100)];
+        assert_eq!(bursts(&long), [(1_500, 1_404)], "one row");
+    }
+
+    #[test]
+    fn a_full_link_is_not_silent() {
+        let standing = || (0..50).map(|n| (1_000 + 20 * n, 300 - 280 * i64::from(n == 0)));
+        let silent = |packets: Vec<(i64, i64)>| bursts(&packets)[0].0;
+        assert_eq!(silent(standing().collect()), 20);
+        let empties = (0..15).map(|n| (2_000, 300 - 20 * n));
+        assert_eq!(
+            silent(standing().chain(empties).collect()),
+            20,
+            "the last ones come together, but not after silence"
+        );
     }
 
     #[test]

@@ -57,6 +57,16 @@ impl Rtt {
         self.waiting.take_if(|(end, _)| offset >= *end).map(|(_, sent)| time - sent)
     }
 
+    /// How long an ACK takes on average, nanoseconds; 0 before the first sample.
+    pub fn smoothed(&self) -> i64 {
+        self.smoothed
+    }
+
+    /// When the first of the segments was sent for the first time of which one is not acknowledged.
+    pub fn waiting_since(&self) -> Option<i64> {
+        self.waiting.map(|(_, sent)| sent)
+    }
+
     /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back, absurd ones from broken
     /// clocks: both are left out.
     pub fn sample(&mut self, ns: i64) {

@@ -22,8 +22,10 @@ pub(super) fn cause(
         Some(closed) if right_before => Some(closed),
         _ => window_grew(layers, side, stop, at).map(|_| Cause::ReceiveWindow),
     };
-    if layers.tcp.halves[side].retransmissions_since > 0 && (opened.is_none() || !has_recovered(layers, side, at)) {
-        return Cause::LossRecovery;
+    let half = &layers.tcp.halves[side];
+    if half.retransmissions_since > 0 && (opened.is_none() || !has_recovered(layers, side, at)) {
+        let unproven = half.sent_again.unproven_since(half.last_data_time);
+        return if half.retransmissions_since > unproven { Cause::LossRecovery } else { Cause::Unexplained };
     }
     if let Some(cause) = opened {
         return cause;

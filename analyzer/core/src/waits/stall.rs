@@ -70,6 +70,5 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
 /// Whether a side retransmitted since `start` what its peer does not say that it had (RFC 2883). Most silences have a tail loss
 /// probe (RFC 8985 section 7), because ACKs are put off.
 fn lost_since(half: &Half, start: i64) -> bool {
-    let unknown = half.sent_again.len() >= limits::RETRANSMISSIONS_KEPT;
-    half.last_retransmission >= start && (unknown || half.sent_again.iter().any(|&(_, _, time)| time >= start))
+    half.last_retransmission >= start && (half.sent_again.is_full() || half.sent_again.any_since(start))
 }

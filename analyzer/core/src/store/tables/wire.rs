@@ -31,6 +31,7 @@ table!(
     Queues, QueueRow {
         connection: u32, direction: u8, behind: u8, start_time_ns: i64, duration_ns: i64, packets: u32, bytes: u64,
         total_ns: i64, first_packet: u32, first_time_ns: i64, longest_ns: i64, longest_packet: u32, longest_time_ns: i64,
+        silent_ns: i64, together_ns: i64,
     }
 );
 

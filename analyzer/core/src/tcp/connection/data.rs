@@ -7,8 +7,9 @@ use crate::store::budget::Cause;
 
 use super::super::events::Events;
 use super::super::note::Note;
-use super::super::rtt;
 use super::super::send_queue::BlockedInterval;
+use super::super::sent_again::{Answer, SentAgain};
+use super::super::{half, late_acks, rtt};
 use super::{Connection, Recovery};
 
 impl Connection {
@@ -28,7 +29,7 @@ impl Connection {
         }
         let note = self.note_late(side, segment, offset, at);
         if note == Note::Retransmission {
-            self.note_retransmission(side, segment, offset, at);
+            self.note_retransmission(side, segment, offset, true, at);
         }
         self.new_data(side, offset, end, segment.payload, at, above);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
@@ -68,7 +69,7 @@ impl Connection {
             self.counters.keep_alives += 1;
             return Note::KeepAlive;
         }
-        self.note_retransmission(side, segment, offset, at);
+        self.note_retransmission(side, segment, offset, false, at);
         Note::Retransmission
     }
 
@@ -103,16 +104,15 @@ impl Connection {
         silent >= rtt::RTO_MIN.saturating_add(round_trip) // Linux's timeout is the round trip and at least this
     }
 
-    pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
-        let segment_size = self.segment_size(side);
+    /// `side` retransmits bytes. They were lost if they `fill` a hole, in the capture or by a report of the peer, else if an ACK
+    /// shows it.
+    pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, fills: bool, at: At) {
         let timeout = self.is_timeout(side, self.halves[side].last_data_time, at);
         let end = offset + i64::from(segment.payload_len);
+        let is_held = self.is_held_with_the_first(side, at);
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
-        if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
-            half.sent_again.push((offset, end, at.time));
-        }
         half.rtt.retransmitted();
         let repeats_first = offset <= half.acked && half.acked < end;
         if repeats_first && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at) {
@@ -126,12 +126,72 @@ impl Connection {
         let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
         let (from, from_packet) =
             behind.map_or((half.last_data_time, half.last_data_packet), |behind| (behind.time, behind.packet));
-        let ns = at.time - from;
-        if ns > self.counters.recovery.ns {
-            self.counters.recovery = Recovery { side, ns, from_packet, to: at };
+        let recovery = Recovery { side, ns: at.time - from, from_packet, to: at, is_lost: false };
+        let clock = segment.timestamps.map(|(clock, _)| clock);
+        let is_lost = fills || end <= half.reported || half.sent_again.is_full();
+        let again = SentAgain { start: offset, end, sent: half.highest, clock, timeout, is_lost, recovery };
+        let had_arrived = end <= half.acked || is_held && !is_lost;
+        self.transport.queues[side].resent(offset..end, at.time, clock);
+        self.counters.recovery.keep_longest(recovery);
+        if had_arrived {
+            return self.note_needless(side, &again);
         }
-        half.congestion.lost(offset, half.highest, segment_size, timeout);
-        self.transport.queues[side].resent(offset..end, at.time, segment.timestamps.map(|(clock, _)| clock));
+        self.halves[side].sent_again.push(again);
+        if is_lost {
+            self.note_lost(side, &again);
+        }
+    }
+
+    /// Whether bytes and their retransmission came closer together than their sender can have sent them, to a capture point
+    /// nearer to the receiver: something in front held both of them up.
+    fn is_held_with_the_first(&self, side: usize, at: At) -> bool {
+        let near = self.transport.near_rtt[1 - side];
+        let Some(round_trip) = self.transport.round_trip().filter(|whole| near < whole / 2) else { return false };
+        self.halves[side].rtt.waiting_since().is_some_and(|first| at.time.saturating_sub(first) < round_trip)
+    }
+
+    /// The bytes of a retransmission were lost.
+    fn note_lost(&mut self, side: usize, again: &SentAgain) {
+        let segment_size = self.segment_size(side);
+        self.counters.recovery.keep_longest(Recovery { is_lost: true, ..again.recovery });
+        let half = &mut self.halves[side];
+        half.congestion.lost(again.start, half.highest, segment_size, again.timeout);
+    }
+
+    /// The bytes of a retransmission had arrived, or nothing shows that they were lost.
+    pub(super) fn note_needless(&mut self, side: usize, again: &SentAgain) {
+        self.counters.needless += 1;
+        self.transport.queues[side].was_not_missing(again.start..again.end);
+        let half = &mut self.halves[side];
+        let waited = u32::from(again.recovery.to.time >= half.last_data_time);
+        half.retransmissions_since = half.retransmissions_since.saturating_sub(waited);
+        if again.is_lost {
+            half.congestion.undo(again.start);
+        }
+    }
+
+    /// The peer of `side` repeats the ACK that proved losses, within a round trip: it had those bytes already.
+    #[cold]
+    pub(super) fn note_repeated_ack(&mut self, side: usize, at: At) {
+        let soon = self.transport.round_trip().unwrap_or(0);
+        let needless = self.halves[side].sent_again.take_repeated(at.time, soon);
+        needless.iter().for_each(|again| self.note_needless(side, again));
+    }
+
+    /// `side` acknowledges all bytes of its peer before `offset`: judges what retransmissions of them were for.
+    #[cold]
+    pub(super) fn judge_retransmissions(&mut self, side: usize, offset: i64, echo: Option<u32>, at: At) {
+        let sender = 1 - side;
+        let near = self.transport.near_rtt[side];
+        let peer = &mut self.halves[sender];
+        let soonest = if near > half::NEAR && !self.transport.near_is_bound[side] { near / 8 * 7 } else { 0 };
+        let whole = self.transport.round_trip().unwrap_or(near);
+        let latest = if near < 0 { i64::MAX } else { late_acks::may_take(near.max(peer.rtt.smoothed()), whole) };
+        let reported = peer.permits_reports.then_some(peer.reported);
+        let answer = Answer { offset, time: at.time, echo, reported, in_time: soonest..latest };
+        let (lost, needless) = peer.sent_again.judge(&answer);
+        needless.iter().for_each(|again| self.note_needless(sender, again));
+        lost.iter().rev().for_each(|again| self.note_lost(sender, again));
     }
 
     /// Bytes of `side` that it has not sent before: waits end here, and flights begin.

@@ -56,7 +56,7 @@ impl Connection {
         match note {
             Note::Retransmission => note,
             _ if again => {
-                self.note_retransmission(side, segment, offset, at);
+                self.note_retransmission(side, segment, offset, false, at);
                 Note::Retransmission
             }
             _ => Note::OutOfOrder,

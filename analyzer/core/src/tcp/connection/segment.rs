@@ -140,6 +140,7 @@ impl Connection {
         half.isn = Some(segment.seq);
         half.mss = segment.mss;
         half.window_scale = segment.window_scale.map(|shift| shift.min(14)); // RFC 7323 section 2.3
+        half.permits_reports = segment.sack_permitted;
         half.answered_syn = segment.flags.contains(TcpFlags::ACK);
         if segment.flags.contains(TcpFlags::ACK) {
             self.syn_ack_time = Some(at.time);
@@ -172,8 +173,11 @@ impl Connection {
         }
         let peer = &mut self.halves[1 - side];
         if offset <= peer.acked {
+            let is_bare = segment.payload_len == 0 && segment.sack.is_empty();
             if grew {
                 peer.window_grew = Ack { time: at.time, offset, packet: at.packet };
+            } else if peer.sent_again.has_proved() && offset == peer.acked && is_bare {
+                self.note_repeated_ack(1 - side, at);
             }
             return;
         }
@@ -195,6 +199,9 @@ impl Connection {
         let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
         self.note_delay(side, taken, before..offset, segment.payload_len == 0, at.time);
         self.refresh_near(1 - side);
+        if self.halves[1 - side].sent_again.awaits(offset) {
+            self.judge_retransmissions(side, offset, segment.timestamps.map(|(_, echo)| echo), at);
+        }
     }
 
     /// An ACK of `side` for some bytes took so long; `None` where that is not known.
@@ -237,18 +244,18 @@ impl Connection {
             && peer.offset(right) <= offset
         {
             let twice = peer.offset(left)..peer.offset(right);
-            let again = |&(first, end, _): &(i64, i64, i64)| first == twice.start && end <= twice.end;
-            let sent_again = peer.sent_again.iter().position(again);
+            let needless = peer.sent_again.take_duplicate(&twice);
             self.transport.queues[1 - side].was_not_missing(twice);
-            if let Some(place) = sent_again {
-                let (_, _, time) = peer.sent_again.swap_remove(place);
-                let waited = u32::from(time >= peer.last_data_time);
-                peer.retransmissions_since = peer.retransmissions_since.saturating_sub(waited);
-                self.counters.needless += 1;
+            if let Some(again) = needless {
+                self.note_needless(1 - side, &again);
             }
         }
         let peer = &mut self.halves[1 - side];
-        if offset >= peer.acked && segment.sack.as_slice().iter().any(|&(left, _)| peer.offset(left) > offset) {
+        let behind = |&(left, right): &(u32, u32)| (peer.offset(left) > offset).then(|| peer.offset(right));
+        if offset >= peer.acked
+            && let Some(end) = segment.sack.as_slice().iter().filter_map(behind).max()
+        {
+            peer.reported = peer.reported.max(end.min(peer.highest));
             peer.undelivered.report(offset, at);
         }
         if offset <= peer.acked {
