@@ -107,6 +107,8 @@ ABOUT = About(
 _LOSS = CAUSES.index("loss_recovery")
 _PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
+_HELD_NS = 100_000_000
+"""A path from which no packet comes for so long is no full queue (RFC 8289 section 4.3, INTERVAL)."""
 
 
 class Limits(_stalls.TimeLimits, frozen=True, eq=False):
@@ -351,8 +353,8 @@ def _find_queue(tables: Tables, cost: _Cost) -> int:
     lost = int(connections.recovery_time_ns[row] - connections.recovery_ns[row])
     way = (queues.connection == row) & (queues.direction == connections.recovery_direction[row])
     stood = (queues.start_time_ns <= lost) & (queues.start_time_ns + queues.duration_ns >= lost)
-    full = 2 * queues.silent_ns < queues.longest_ns  # a path that held all packets is no full queue
-    return int(queues.longest_ns[way & stood & full].max(initial=0))
+    held = (2 * queues.silent_ns >= queues.longest_ns) & (queues.silent_ns >= _HELD_NS)  # see network-queueing
+    return int(queues.longest_ns[way & stood & ~held].max(initial=0))
 
 
 def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
