@@ -25,6 +25,7 @@ class Meaning(Struct, frozen=True):
 _RESET = "reset reason: "
 _MEMORY = "a message is held in memory whole; smaller messages or a stream of parts need no larger limit"
 _LONG = "a message was longer than its receiver accepts"
+_LONG_SENT = "a message was longer than its sender may send"
 _LOST = "the proxy lost its backend's connection or stream"
 _NO_CONNECTION = "the proxy got no connection to its backend"
 
@@ -168,6 +169,22 @@ MEANINGS = (
                 "Armeria 1.32",
             ),
         )
+    ),
+    Meaning(
+        C_CORE,
+        ("SERVER: Sent message larger",),
+        _LONG_SENT,
+        "grpc.max_send_message_length",
+        f"no limit by default; {_MEMORY}",
+        "message_size_filter.cc, gRPC 1.85",
+    ),
+    Meaning(
+        "grpc-go",
+        ("trying to send message larger",),
+        _LONG_SENT,
+        "grpc.MaxSendMsgSize(n)",
+        f"2 GiB by default; {_MEMORY}",
+        "stream.go, grpc-go 1.85",
     ),
     Meaning(
         "tonic",

@@ -52,13 +52,29 @@ def find_stalls(tables: Tables, cause: str) -> Stalls | None:
     return Stalls(rows, lost, _shared.share_of_time(tables, lost), ends) if lost > 0 else None
 
 
+def join_intervals(tables: Tables, rows: Ints) -> tuple[Ints, Ints]:
+    """Join intervals between which a sender sent none of its message, as when it acknowledged a PING.
+
+    Returns the row of each joined interval's first part, and its length in nanoseconds.
+    """
+    waits = tables.waits
+    rows = rows[np.lexsort((waits.start_time_ns[rows], waits.direction[rows], waits.connection[rows]))]
+    ends = waits.start_time_ns[rows] + waits.duration_ns[rows]
+    goes_on = waits.start_time_ns[rows[1:]] == ends[:-1]
+    for column in (waits.connection, waits.direction, waits.stream, waits.owed_bytes):
+        goes_on &= column[rows[1:]] == column[rows[:-1]]
+    first = np.flatnonzero(np.concatenate(([True], ~goes_on))[: len(rows)])
+    return rows[first], np.add.reduceat(waits.duration_ns[rows], first) if len(rows) else rows
+
+
 def sum_by_end(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], ...]:
     waits = tables.waits
+    rows, durations = join_intervals(tables, rows)
     keys, place, counts = np.unique(
         waits.connection[rows].astype(np.int64) * 2 + waits.direction[rows], return_inverse=True, return_counts=True
     )
     time = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(time, place, waits.duration_ns[rows])
+    np.add.at(time, place, durations)
     of_side = np.array([time[keys % 2 == side].sum() for side in (0, 1)])
     order = np.lexsort((-time, -of_side[keys % 2]))
     return tuple((int(keys[i]) // 2, int(keys[i]) % 2, int(counts[i]), int(time[i])) for i in order)
@@ -86,14 +102,14 @@ def make_scope(tables: Tables, connections: Counts, methods: Counts) -> Scope:
 
 def measure(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
     """Give number and length of the blocked intervals, and the bytes in flight."""
-    waits, rows = tables.waits, stalls.rows
+    waits, (rows, durations) = tables.waits, join_intervals(tables, stalls.rows)
     known = waits.rtt_ns[rows] >= 0
     in_flight = waits.in_flight_bytes[rows][waits.in_flight_bytes[rows] >= 0]
     return {
         "waits": len(rows),
-        "wait_ns": total_ns(waits.duration_ns[rows]),
-        "median_wait_ns": int(np.median(waits.duration_ns[rows])),
-        "longest_wait_ns": int(waits.duration_ns[rows].max()),
+        "wait_ns": total_ns(durations),
+        "median_wait_ns": int(np.median(durations)),
+        "longest_wait_ns": int(durations.max()),
         "round_trip_ns": int(np.median(waits.rtt_ns[rows][known])) if known.any() else -1,
         **({"bytes_in_flight_at_stop": int(np.median(in_flight))} if len(in_flight) else {}),
         "owed_bytes_at_stop": int(np.median(waits.owed_bytes[rows].astype(np.int64))),
@@ -108,12 +124,18 @@ def sort_longest(tables: Tables, rows: Ints) -> list[int]:
     return sorted(rows[order].tolist(), key=lambda row: int(tables.waits.start_time_ns[row]))
 
 
+def is_release_shown(tables: Tables, row: int) -> bool:
+    """Tell whether the packet that ended an interval was captured in it; elsewhere it may precede the stop."""
+    waits = tables.waits
+    return bool(waits.released_by_packet[row]) and int(waits.released_time_ns[row]) >= int(waits.start_time_ns[row])
+
+
 def show_interval(tables: Tables, row: int, stopped: str, released: str, resumed: str) -> Iterator[Evidence]:
     """Yield the packets of one blocked interval; the one that ended it only where it was captured."""
     waits = tables.waits
     start, duration = int(waits.start_time_ns[row]), int(waits.duration_ns[row])
     yield Evidence(int(waits.stopped_at_packet[row]), int(waits.stopped_time_ns[row]), stopped)
-    if waits.released_by_packet[row] and int(waits.released_time_ns[row]) >= start:
+    if is_release_shown(tables, row):
         yield Evidence(int(waits.released_by_packet[row]), int(waits.released_time_ns[row]), released)
     yield Evidence(int(waits.resumed_at_packet[row]), start + duration, resumed)
 
@@ -140,7 +162,8 @@ def count_times(tables: Tables, stalls: Stalls) -> str:
     others = [end for end in stalls.ends if end[1] != stalls.first[1]]
     if not others:
         return format_times(mine)
-    other = f"{_shared.host(tables, *others[0][:2])} {format_times(len(stalls.rows) - mine)}"
+    theirs = sum(count for _, _, count, _ in others)
+    other = f"{_shared.host(tables, *others[0][:2])} {format_times(theirs)}"
     return f"{format_times(mine)} (and {other})"
 
 

@@ -31,12 +31,18 @@ class Timer(Struct, frozen=True):
     """Where the default stands, with its version."""
     status: int = 504
     """The HTTP status with which it answers an RPC without a response, 0 for none."""
+    reset_code: int | None = None
+    """The error code with which it resets a stream that has a response, None where that is not known."""
 
+
+_PROTOCOL_ERROR, _INTERNAL_ERROR = 1, 2
+"""What nginx sends after a timer of its client's side, and of its backend's (ngx_http_v2_close_stream)."""
 
 TIMERS = (
-    Timer("nginx", "grpc_read_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
-    Timer("nginx", "grpc_send_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
-    Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27", 408),
+    Timer("nginx", "grpc_read_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27", 504, _INTERNAL_ERROR),
+    Timer("nginx", "grpc_send_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27", 504, _INTERNAL_ERROR),
+    Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27", 408, _PROTOCOL_ERROR),
+    Timer("nginx", "send_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27", 0, _PROTOCOL_ERROR),
     Timer("nginx", "grpc_connect_timeout", CONNECT, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("haproxy", "timeout server", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
     Timer("haproxy", "timeout client", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m", 408),
@@ -88,9 +94,16 @@ _NEAR = 0.10
 """How far a measured time may be from a default to be compared with it (heuristic: a round trip and the wheel)."""
 
 
-def list_timers(measures: str, time_ns: float, software: str | None) -> tuple[Remedy, ...]:
-    """List the timers of the software that was seen; without any, those whose default is near the time, or all."""
-    return _choose([timer for timer in TIMERS if timer.measures == measures], time_ns, software)
+def list_timers(
+    measures: str, time_ns: float, software: str | None, reset_code: int | None = None
+) -> tuple[Remedy, ...]:
+    """List the timers of the software that was seen; without any, those whose default is near the time, or all.
+
+    Timers that reset streams with another error code than `reset_code` are left out.
+    """
+    mine = [timer for timer in TIMERS if timer.measures == measures]
+    alike = [timer for timer in mine if None in (reset_code, timer.reset_code) or timer.reset_code == reset_code]
+    return _choose(alike, time_ns, software)
 
 
 def list_answering_timers(status: int, time_ns: float, software: str | None) -> tuple[Remedy, ...]:

@@ -136,16 +136,16 @@ _PROVED = (
 )
 
 
-def _mark_late(tables: Tables, limits: ReaderLimits, rows: Ints) -> Mask:
-    """Mark the intervals that are longer than a prompt reader needs."""
-    duration, rtt = tables.waits.duration_ns[rows], tables.waits.rtt_ns[rows]
+def _mark_late(tables: Tables, limits: ReaderLimits, rows: Ints, duration: Ints) -> Mask:
+    """Mark the joined intervals that are longer than a prompt reader needs."""
+    rtt = tables.waits.rtt_ns[rows]
     return (rtt >= 0) & (duration > limits.late_round_trips * rtt + limits.late_least_ns)
 
 
 def _measure_late_share(tables: Tables, limits: ReaderLimits, rows: Ints) -> float:
     """Return the share of the blocked time in those intervals."""
-    duration = tables.waits.duration_ns[rows]
-    return float(duration[_mark_late(tables, limits, rows)].sum() / max(1, int(duration.sum())))
+    rows, duration = _stalls.join_intervals(tables, rows)
+    return float(duration[_mark_late(tables, limits, rows, duration)].sum() / max(1, int(duration.sum())))
 
 
 def _measure_queued_share(tables: Tables, rows: Ints) -> float:
@@ -164,26 +164,41 @@ def _measure_queued_share(tables: Tables, rows: Ints) -> float:
     return queued / max(1, len(rows))
 
 
-def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_ns: int) -> _Reading | None:
-    """Measure how a reader gives back the window that blocked longest; None where the window's size is not known."""
+def _measure_reading(
+    tables: Tables, cause: str, stalls: Stalls, end: tuple[int, int], round_trip_ns: int
+) -> _Reading | None:
+    """Measure how a reader gives back the window that blocked an end; None where the window's size is not known."""
     waits, directions = tables.waits, tables.directions
-    connection, direction = stalls.first
-    rows = stalls.rows[(waits.connection[stalls.rows] == connection) & (waits.direction[stalls.rows] == direction)]
-    sizes = getattr(waits, f"{window.cause}_size_bytes", None)
+    (connection, direction), (rows, _) = end, _stalls.join_intervals(tables, stalls.rows)
+    rows = rows[(waits.connection[rows] == connection) & (waits.direction[rows] == direction)]
+    sizes = getattr(waits, f"{cause}_size_bytes", None)
     if sizes is None or round_trip_ns <= 0 or not len(rows := rows[sizes[rows] >= 0]):
         return None
     of_window = int(sizes[rows].min())
     known = rows[waits.in_flight_bytes[rows] >= 0]
-    unread = of_window - np.maximum(getattr(waits, f"{window.cause}_bytes")[known], 0) - waits.in_flight_bytes[known]
-    end = 2 * connection + direction
-    span = int(directions.last_message_time_ns[end] - directions.first_message_time_ns[end])
+    unread = of_window - np.maximum(getattr(waits, f"{cause}_bytes")[known], 0) - waits.in_flight_bytes[known]
+    row = 2 * connection + direction
+    span = int(directions.last_message_time_ns[row] - directions.first_message_time_ns[row])
     return _Reading(
         size_bytes=of_window,
         largest_bytes=int(sizes[rows].max()),
         unread_bytes=max(0, int(np.median(unread))) if len(known) else None,
         carries=of_window * 1e9 / round_trip_ns,
-        rate=int(directions.message_bytes[end]) * 1e9 / span if span > 0 else 0.0,
+        rate=int(directions.message_bytes[row]) * 1e9 / span if span > 0 else 0.0,
     )
+
+
+def _measure_slow_streams(tables: Tables, window: Window, stalls: Stalls, round_trip_ns: int) -> _Reading | None:
+    """Measure a slow reader by its stream windows; None unless they blocked the end for at least as long.
+
+    Some libraries give back the connection's window at once, whatever the application has read.
+    """
+    streams = _stalls.find_stalls(tables, "stream_window") if window.cause == "connection_window" else None
+    blocked_ns = {(connection, direction): time for connection, direction, _, time in (streams.ends if streams else ())}
+    if streams is None or blocked_ns.get(stalls.first, 0) < stalls.ends[0][3]:
+        return None
+    reading = _measure_reading(tables, "stream_window", streams, stalls.first, round_trip_ns)
+    return reading if reading and reading.is_slow else None
 
 
 def _list_figures(reading: _Reading | None) -> dict[str, int]:
@@ -216,10 +231,13 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
         why = "No round trip was measured, so the cause may be a small window or a slow reader."
         return _Words(blocked, reader, None, why, window.enlarge.format(reader=reader))
     trip = _shared.milliseconds(rtt)
-    reading = _measure_reading(tables, window, stalls, rtt)
-    if reading and reading.is_slow:
-        why, step = _describe_slow_reader(window, reading, blocked, reader, figures)
-        return _Words(blocked, reader, True, why, step, reading)
+    reading = _measure_reading(tables, window.cause, stalls, stalls.first, rtt)
+    slow = reading if reading and reading.is_slow else _measure_slow_streams(tables, window, stalls, rtt)
+    if slow:
+        why, step = _describe_slow_reader(window, slow, blocked, reader, figures)
+        if slow is not reading:
+            why = f"The stream windows blocked it at least as long, and show a slow reader. {why}"
+        return _Words(blocked, reader, True, why, step, slow)
     if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
         return _describe_late_reader(tables, limits, window, stalls, _Words(blocked, reader, True, "", "", reading))
     both = _are_both_shut(tables, window, stalls.rows)
@@ -240,17 +258,17 @@ def _describe_late_reader(
     tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls, words: _Words
 ) -> _Words:
     """Say what the late intervals show: a slow reader, unless packets were queued on the path meanwhile."""
-    rows, reader = stalls.rows, words.reader
-    marks = _mark_late(tables, limits, rows)
+    (rows, durations), reader = _stalls.join_intervals(tables, stalls.rows), words.reader
+    marks = _mark_late(tables, limits, rows, durations)
     late, trip = rows[marks], _shared.milliseconds(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
-    median = _shared.milliseconds(float(np.median(tables.waits.duration_ns[late])))
+    median = _shared.milliseconds(float(np.median(durations[marks])))
     explained = f"longer than the round trip of {trip} explains"
     took = f"{len(late):,} of {len(rows):,} waits for the {window.opened_by} took {explained}, {median} (median)"
     if len(rows) == 1:
         took = f"The wait for the {window.opened_by} took {median}, {explained}"
     prompt = ""
     if 2 * len(late) < len(rows):
-        rest = _shared.milliseconds(float(np.median(tables.waits.duration_ns[rows[~marks]])))
+        rest = _shared.milliseconds(float(np.median(durations[~marks])))
         prompt = f" {reader} ended the others promptly, {rest} (median): for these the window is small."
     if _measure_queued_share(tables, late[:_LOOKED_AT]) >= 0.5:
         why = f"{took}. Packets were queued on the path meanwhile, so {reader} may have read promptly.{prompt}"
@@ -304,7 +322,7 @@ def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidenc
         f"{window.name} is {value:,} bytes",
         f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
         f"{blocked} resumes {after} after that packet, {waited} after the stop"
-        if waits.released_by_packet[row]
+        if _stalls.is_release_shown(tables, row)
         else f"{blocked} resumes {waited} after the stop",
     )
 

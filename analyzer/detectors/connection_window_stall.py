@@ -20,13 +20,16 @@ A blocked interval counts when all of this holds:
   was over.
 
 Where the sender is far from the capture, a WINDOW_UPDATE counts from the time at which it can have reached the
-sender. Where the windows of stream and connection are both at zero, the connection's is named. The time lost is the
-RPC time in these intervals, summed over all RPCs that waited.
+sender. Where the windows of stream and connection are both at zero, the one that opened last is named, or the
+connection's if both opened at once. The time lost is the RPC time in these intervals, summed over all RPCs that waited.
+
+Frames that are none of the message, such as the acknowledgement of a PING, do not end an interval.
 
 A WINDOW_UPDATE within about a round trip means that the window is too small for this path. A later one means that the
 reader is slow. The report names the reason with more of the blocked time. The reader is slow as well if it had
 acknowledged and not read more than half of the window at the stops, and the messages came at less than half of the
-rate that one window per round trip carries.
+rate that one window per round trip carries. Some libraries give back the connection's window at once, whatever the
+application has read: then the stream windows tell, if they blocked the sender for at least as long.
 
 When it cannot tell
 -------------------
@@ -37,7 +40,7 @@ stream's value differs each time. The first of these stops are not counted, and 
 
 A queue in the network delays WINDOW_UPDATEs as a slow reader does: where one stood in half of the late intervals, no
 reader is blamed. RPCs that had not begun a message when the window
-was used up wait too. No byte of theirs is on the wire yet, so their time is not counted.
+was used up wait too. No byte of theirs is on the wire yet, so their time is not counted: it is unexplained.
 
 What would refute it
 --------------------

@@ -158,7 +158,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{common.listed(methods)}. Together they took {milliseconds(total_ns(rows.duration_ns))}, and the callers "
             f"got no response. {time}"
         ),
-        remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        remedies=(_advise_first(tables, rows, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
@@ -200,6 +200,18 @@ def _measure(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
         **{f"time_in_vain_{cause}_ns": ns for cause, ns in went.items()},
         "deadline_exceeded_by_method": common.listed(methods),
     }
+
+
+def _advise_first(tables: Tables, rows: Failed, connection: int) -> Remedy:
+    """Advise the client where it was waited for most of the time, the server's handler otherwise."""
+    went = common.where_time_went(tables, rows)
+    if 2 * went.get("client", 0) <= sum(went.values()):
+        return _advise_stopping(tables, connection)
+    return Remedy(
+        "application",
+        "end the request, or send its next message, if the server waits for that",
+        f"on {host(tables, connection, 0)}: for most of the time its messages were answered and its request was open",
+    )
 
 
 def _advise_stopping(tables: Tables, connection: int) -> Remedy:

@@ -16,6 +16,9 @@ such RPCs, and at least half of them, have the same longest silence or the same 
 if the RPC ended with it: a timer of that length would have ended the stream at an earlier one. The time is at least
 100 ms and three round trips: an error that is returned at once takes one round trip each time.
 
+nginx resets a stream with PROTOCOL_ERROR after a timer of its client's side, and with INTERNAL_ERROR after one of its
+backend's. Only the timers of that side are listed.
+
 RPCs that ended at their own `grpc-timeout`, that their client cancelled, that ended with their connection, or whose
 status the capture lacks do not count, and neither do RPCs that all ended at one moment.
 
@@ -230,7 +233,9 @@ def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Rem
     median, statuses = float(np.median(timed.times_ns)), distinct(rows.http_status)
     if common.refused(rows).all() and len(statuses) == 1:
         return _timers.list_answering_timers(int(statuses[0]), median, software)
-    return _timers.list_timers(timed.measures, median, software)
+    codes = distinct(rows.reset_code)
+    by_server = (rows.reset_by == 1).all() and len(codes) == 1
+    return _timers.list_timers(timed.measures, median, software, int(codes[0]) if by_server else None)
 
 
 def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:

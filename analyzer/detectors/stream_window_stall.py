@@ -15,13 +15,15 @@ A blocked interval counts when all of this holds:
 - The sender stopped inside a message. gRPC's length prefix says how many bytes were still to come.
 - The stream's window had less left than a segment, and less than the bytes still to come. The window is counted from
   SETTINGS, WINDOW_UPDATE and DATA.
-- The connection's window was open.
+- The connection's window was open, or opened earlier than the stream's.
 - Nothing was retransmitted during the interval, or all of it was acknowledged long before the sender resumed.
 - The sender resumed right after a WINDOW_UPDATE reached it, or the WINDOW_UPDATE arrived when most of the interval
   was over.
 
 Where the sender is far from the capture, a WINDOW_UPDATE counts from the time at which it can have reached the
 sender. The time lost is the RPC time in these intervals.
+
+Frames that are none of the message, such as the acknowledgement of a PING, do not end an interval.
 
 A WINDOW_UPDATE within about a round trip means that the window is too small for this path. A later one means that the
 reader is slow. The report names the reason with more of the blocked time. The reader is slow as well if it had

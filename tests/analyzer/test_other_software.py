@@ -150,6 +150,55 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpc-go-nagle-slow-handler": {"not": ["delayed-ack-nagle"], "says": ["100% of the RPC time is in server"]},
     "grpc-go-slow-handler": {"never": ["Nagle"], "says": ["100% of the RPC time is in server"]},
+    "grpc-go-open-request": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Their time by cause: client 99%"],
+        "never": ["cancellation in the handler"],
+        "statuses": {"DEADLINE_EXCEEDED": 3},
+    },
+    "grpc-js-fast-reader": {
+        "verdict": ["connection-window-stall"],
+        "says": ["enlarge stream and connection window on client"],
+        "never": ["reads slowly"],
+    },
+    "grpc-js-slow-reader": {
+        "verdict": ["stream-window-stall"],
+        "must": ["connection-window-stall"],
+        "says": ["reads slowly, 1.80 MB/s where the window carries 6.32 MB/s"],
+        "never": ["enlarge (the|stream)", "too small"],
+    },
+    "grpc-js-two-uploads": {"verdict": ["connection-window-stall"]},
+    "grpcio-send-limit": {
+        "verdict": ["rpc-errors"],
+        "says": ["a message was longer than its sender may send: look at grpc.max_send_message_length"],
+        "statuses": {"RESOURCE_EXHAUSTED": 8},
+    },
+    "grpcio-watch-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Their time by cause: server 99%"],
+        "never": [r"client \d+%"],
+        "statuses": {"DEADLINE_EXCEEDED": 6},
+    },
+    "nginx-backend-timeout": {
+        "verdict": ["stream-timeout"],
+        "says": ["Look at grpc_read_timeout of nginx"],
+        "never": ["client_body_timeout"],
+    },
+    "nginx-body-timeout": {
+        "verdict": ["stream-timeout"],
+        "says": ["Look at client_body_timeout of nginx"],
+        "never": ["grpc_read_timeout"],
+    },
+    "nginx-fast-reader": {
+        "verdict": ["stream-window-stall"],
+        "says": ["enlarge the window on client"],
+        "never": ["reads slowly"],
+    },
+    "nginx-slow-reader": {
+        "verdict": ["stream-window-stall"],
+        "says": ["reads slowly", "39 times"],
+        "never": ["enlarge the window on client", "too small"],
+    },
     "grpclib-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 60}},
     "grpclib-deadline": {
         "verdict": ["deadline-exceeded"],

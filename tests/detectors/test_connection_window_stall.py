@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from judging import changed
+from judging import changed, played
 from stalls import check_evidence, firing
 from support import recorded, recording, synthetic
 
@@ -13,8 +15,10 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.connection_window_stall import ID, Limits, detect
 from grpcdiag.analyzer.detectors.stream_window_stall import Limits as StreamLimits
 from grpcdiag.analyzer.detectors.stream_window_stall import detect as detect_stream
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
+from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/connection-window-stall", "wild/etcd-bigrange", "wild/ghz-clientpause", "wild/grpclib-slowreader2"]
@@ -83,6 +87,47 @@ def test_a_slow_reader_is_slower_than_the_window_carries(rate_share: float, slow
     carried = rate_share * 262_144 / int(np.median(tables.waits.rtt_ns)) * span
     messages = changed(tables, "directions", message_bytes=[0, int(carried)])
     assert ("reads slowly" in firing(detect(messages, Limits())).verdict) is slow
+
+
+def test_a_stream_between_two_messages_may_have_waited_for_the_window_too() -> None:
+    """Two uploads write all the time: what one of them did while the window was used up is not known."""
+    analysis = analyze([recorded("wild/grpc-js-two-uploads.pcap.zst")])
+    total = sum(analysis.budget.values())
+    assert analysis.budget["connection_window"] > 0.4 * total
+    assert analysis.budget["unexplained"] > 0.3 * total
+    assert analysis.budget.get("client", 0) < 0.05 * total
+
+
+def test_headers_do_not_wait_for_the_window(tmp_path: Path) -> None:
+    """The window is used up by one response; the server answers another call with trailers after 50 ms."""
+    conv = opened(rtt_ns=10 * MS, auto_window=False)
+    large, small = conv.start_rpc(scenes.PUT), conv.start_rpc(scenes.PUT)
+    large.send_message(10, end_stream=True)
+    conv.settle()
+    large.begin_message("server", 80_000, 65_530)
+    conv.settle()
+    small.send_message(10, end_stream=True)
+    conv.settle()
+    conv.advance(50 * MS)
+    small.trailers_only(5)
+    conv.settle()
+    tables = played(conv, tmp_path)
+    assert [CAUSES[cause] for cause in tables.waits.cause.tolist()] == ["connection_window"]
+    assert int(tables.connection_budgets[0, CAUSES.index("server")]) == pytest.approx(50 * MS, rel=0.05)
+
+
+@pytest.mark.parametrize(("longer", "slow"), [(0, True), (-1, False)])
+def test_stream_windows_tell_of_the_reader_if_they_blocked_as_long(longer: int, slow: bool) -> None:
+    """The library gives back the connection's window at once, whatever the application has read."""
+    tables = decode([recorded("wild/grpc-js-slow-reader.pcap.zst")])
+    waits = tables.waits
+    mine, streams = (waits.cause == CAUSES.index(name) for name in ("connection_window", "stream_window"))
+    durations = waits.duration_ns.copy()
+    durations[np.flatnonzero(streams)[0]] += int(durations[mine].sum()) - int(durations[streams].sum()) + longer
+    finding = firing(detect(changed(tables, "waits", duration_ns=durations), Limits()))
+    assert ("reads slowly" in finding.verdict) is slow
+    assert ("The stream windows blocked it at least as long" in finding.explanation) is slow
+    assert ("enlarge" in finding.verdict) is not slow
 
 
 def test_a_window_at_zero_behind_a_tail_probe_is_no_loss() -> None:

@@ -11,7 +11,9 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded, rpc_errors
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import Tables
+from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS, Side
@@ -48,6 +50,45 @@ def test_synthetic() -> None:
     found = must(deadline_exceeded, decode([capture.file]))
     assert found.metrics["deadline_exceeded_rpcs"] == 6
     assert found.metrics["time_in_vain_ns"] == 6 * (50 * MS + 400_000)
+
+
+def _silent_after_one_message(by: Side, half_closed: bool) -> Conversation:
+    """Streams with one message each way, then 50 ms of silence until one side resets them."""
+    conv = opened()
+    conv.unary(METHOD)
+    for _ in range(3):
+        call = conv.start_rpc(METHOD, timeout="50m")
+        call.send_message(20, end_stream=half_closed)
+        conv.settle()
+        call.reply_message(20)
+        conv.settle()
+        conv.advance(50 * MS)
+        call.cancel(by)
+        conv.advance(20 * MS)
+    return conv
+
+
+@pytest.mark.parametrize(("half_closed", "waited_for"), [(True, "server"), (False, "client")])
+def test_a_client_that_has_ended_its_request_is_not_waited_for(
+    tmp_path: Path, half_closed: bool, waited_for: str
+) -> None:
+    found = must(deadline_exceeded, played(_silent_after_one_message("client", half_closed), tmp_path))
+    assert found.metrics[f"time_in_vain_{waited_for}_ns"] == pytest.approx(3 * 50 * MS, rel=0.02)
+    knob = found.remedies[0].knob
+    assert (knob.startswith("look at the remaining time"), knob.startswith("end the request")) == (
+        half_closed,
+        not half_closed,
+    )
+
+
+@pytest.mark.parametrize(("half_closed", "cause"), [(True, "server"), (False, "unexplained")])
+def test_whom_a_server_waited_for_that_resets_an_answered_stream_is_not_known(
+    tmp_path: Path, half_closed: bool, cause: str
+) -> None:
+    tables = played(_silent_after_one_message("server", half_closed), tmp_path)
+    spent = tables.connection_budgets.sum(axis=0)
+    assert spent[CAUSES.index(cause)] >= 3 * 50 * MS
+    assert spent[CAUSES.index("client")] < MS
 
 
 @pytest.mark.parametrize(

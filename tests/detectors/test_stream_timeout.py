@@ -164,6 +164,18 @@ def test_a_default_that_is_near_is_named() -> None:
     assert len(_timers.list_timers(_timers.DURATION, 3e9, None)) > 3
 
 
+@pytest.mark.parametrize(
+    ("code", "settings"),
+    [
+        (1, ["client_body_timeout", "send_timeout"]),
+        (2, ["grpc_read_timeout", "grpc_send_timeout"]),
+        (None, ["grpc_read_timeout", "grpc_send_timeout", "client_body_timeout", "send_timeout"]),
+    ],
+)
+def test_the_error_code_tells_which_side_of_nginx_timed_out(code: int | None, settings: list[str]) -> None:
+    assert [r.knob for r in _timers.list_timers(_timers.SILENCE, 3e9, "nginx", code)] == settings
+
+
 def test_every_timer_has_a_source_and_a_version() -> None:
     for timer in _timers.TIMERS:
         assert timer.source

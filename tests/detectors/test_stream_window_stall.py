@@ -13,6 +13,7 @@ from support import recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.stream_window_stall import Limits, detect
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
@@ -50,6 +51,28 @@ def test_credit_is_late_after_one_and_a_half_round_trips(tmp_path: Path, reads_a
     file = written(scene(scenes.read_late(reads_after_ms * MS)), tmp_path)
     finding = firing(detect(decode([file]), Limits()))
     assert ("reads slowly" in finding.verdict) is slow
+
+
+@pytest.mark.parametrize(("later_ns", "cause"), [(0, "connection_window"), (100 * MS, "stream_window")])
+def test_of_two_windows_that_were_used_up_the_last_to_open_is_named(tmp_path: Path, later_ns: int, cause: str) -> None:
+    waits = decode([written(scene(scenes.opened_apart(later_ns)), tmp_path)]).waits
+    assert [CAUSES[number] for number in waits.cause.tolist()] == [cause]
+    assert waits.connection_window_bytes.tolist() == waits.stream_window_bytes.tolist() == [0]
+
+
+@pytest.mark.parametrize(("gap_ns", "joined"), [(0, True), (1, False)])
+def test_frames_that_are_none_of_the_message_do_not_end_an_interval(tmp_path: Path, gap_ns: int, joined: bool) -> None:
+    """160 ms in two halves, as when a PING is acknowledged in between: half of it is not late at 100 ms."""
+    tables = decode([written(scene(scenes.read_late(60 * MS)), tmp_path)])
+    waits = tables.waits
+    columns = {name: np.repeat(getattr(waits, name), 2) for name in waits.__struct_fields__}
+    columns["duration_ns"] = columns["duration_ns"] // 2
+    columns["start_time_ns"] = columns["start_time_ns"] + np.array([0, int(columns["duration_ns"][0]) + gap_ns])
+    finding = firing(detect(with_waits(tables, **columns), Limits()))
+    assert ("reads slowly" in finding.verdict) is joined
+    assert finding.metrics["waits"] == (1 if joined else 2)
+    columns["owed_bytes"] = columns["owed_bytes"] - np.array([0, 1], dtype=columns["owed_bytes"].dtype)
+    assert "reads slowly" not in firing(detect(with_waits(tables, **columns), Limits())).verdict
 
 
 @pytest.mark.parametrize(("early_ns", "queued"), [(0, True), (-1, True), (1, False)])

@@ -7,7 +7,7 @@ const DIGITS: usize = 20;
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1 and connect-go 1.18.
-const ERRORS: [&str; 29] = [
+const ERRORS: [&str; 31] = [
     "upstream request timeout",
     "stream timeout",
     "no healthy upstream",
@@ -24,6 +24,8 @@ const ERRORS: [&str; 29] = [
     "Received message larger than max (# vs #)*",
     "SERVER: Received message larger than max (# vs. #)*",
     "CLIENT: Received message larger than max (# vs. #)*",
+    "SERVER: Sent message larger than max (# vs. #)*",
+    "trying to send message larger than max (# vs. #)",
     "grpc: received message larger than max (# vs. #)*",
     "grpc: received message after decompression larger than max #*",
     "gRPC message exceeds maximum size #: #",

@@ -90,9 +90,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if lacks.contains(&true) {
             touch_gap(call, self.cx);
         }
-        // a client that gives up waiting ends a time in which the answer was owed to it
-        let asked = call.directions[client].ended && call.directions[1 - client].reader.messages == 0;
-        let held = if act.is_client && (call.turn_since >= 0 || asked) { 1 - act.side } else { act.side };
+        // a client that gives up waiting ends a time in which the answer, or the rest of it, was owed to it
+        let held = if act.is_client { call.owing_side(client) } else { act.side };
         if transport.unheard[held] || held == client && lacks[client] && !call.directions[client].ended {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
@@ -108,6 +107,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             } else {
                 call.charge_unfinished(at.time, 1 - client, transport);
             }
+        }
+        if !act.is_client && call.turn_since < 0 && !call.directions[client].ended {
+            // it answered all that the client had sent: for whom it waited is not known
+            call.charge(at.ready_time, Cause::Unexplained);
         }
         call.charge_activity(held, held == client, &at, transport, act.gap);
         call.reset = Some((act.direction(), code));

@@ -17,7 +17,8 @@ pub(super) fn cause(
     at: At,
 ) -> Cause {
     let (right_before, since_the_stop) = credit(layers, side, at);
-    let closed = closed_window(stop, layers.tcp.segment_size(side));
+    let closed =
+        closed_window(stop, layers.tcp.segment_size(side)).map(|closed| last_to_open(layers, side, stop, closed, at));
     let opened = match closed {
         Some(closed) if right_before => Some(closed),
         _ => window_grew(layers, side, stop, at).map(|_| Cause::ReceiveWindow),
@@ -111,13 +112,29 @@ pub(super) fn are_open(layers: &Layers<'_>, side: usize, stop: &Stop, right_befo
     }
 }
 
+/// What a writer cares to send: a segment, or all that is owed.
+fn least_to_send(stop: &Stop, segment: i64) -> i64 {
+    i64::try_from(stop.owed).unwrap_or(i64::MAX).min(segment).max(1)
+}
+
 /// The HTTP/2 window that allowed no DATA at the stop, or less than a writer cares to send: less than a segment and
 /// than what is owed.
 pub(super) fn closed_window(stop: &Stop, segment: i64) -> Option<Cause> {
-    let least = i64::try_from(stop.owed).unwrap_or(i64::MAX).min(segment).max(1);
+    let least = least_to_send(stop, segment);
     let closed = |window: Option<i64>| window.is_some_and(|window| window < least);
     let connection = closed(stop.connection_window).then_some(Cause::ConnectionWindow);
     connection.or_else(|| closed(stop.stream_window).then_some(Cause::StreamWindow))
+}
+
+/// Of two windows that allowed no DATA at the stop, the one that opened last held the sender: the stream's, if the connection's
+/// was open again before, and the sender did not resume.
+fn last_to_open(layers: &Layers<'_>, side: usize, stop: &Stop, closed: Cause, at: At) -> Cause {
+    let segment = layers.tcp.segment_size(side);
+    let least = least_to_send(stop, segment);
+    let both = closed == Cause::ConnectionWindow && stop.stream_window.is_some_and(|window| window < least);
+    let (right_before, since) = arrival(layers, side, layers.http2.sides[side].connection_credited, at);
+    let is_open = || layers.http2.connection_window(side).is_some_and(|window| window >= least);
+    if both && since && !right_before && is_open() { Cause::StreamWindow } else { closed }
 }
 
 /// Whether a WINDOW_UPDATE arrived right before the sender resumed, and whether any came since it stopped.

@@ -118,11 +118,17 @@ fn at_its_window(
     stop.congestion_window
 }
 
-/// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. Other waits show that it was empty.
+/// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. While the connection's window is used up,
+/// no stream can begin a message: whether one had anything to send is not known. Other waits show that the queue was empty.
 fn hold(layers: &mut Layers<'_>, side: usize, cause: Cause, interval: BlockedInterval) {
+    let opened = layers.http2.sides[side].connection_credited > layers.tcp.halves[side].last_data_time;
     let held = &mut layers.tcp.transport.queues[side];
     match cause {
         Cause::CongestionWindow | Cause::ReceiveWindow | Cause::LossRecovery | Cause::DelayedAck => held.add(interval),
+        Cause::ConnectionWindow if opened => {
+            held.clear();
+            held.add(BlockedInterval { cause: Cause::Unexplained, ..interval });
+        }
         _ => held.clear(),
     }
 }

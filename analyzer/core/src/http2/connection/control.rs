@@ -82,6 +82,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         if id == 0 {
             receiver.connection_credit = receiver.connection_credit.saturating_add(i64::from(increment));
             receiver.most_connection_credit = receiver.most_connection_credit.max(receiver.connection_credit);
+            receiver.connection_credited = self.at.time;
         } else if let Some(stream) = self.h2.streams.find_mut(id) {
             let credit = &mut stream.credit[peer];
             *credit = credit.saturating_add(i64::from(increment));

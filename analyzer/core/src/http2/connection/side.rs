@@ -133,6 +133,8 @@ pub struct Side<A: Application> {
     pub recent_credits: VecDeque<Credit>,
     /// The last frame of the peer that enlarged a window of this side.
     pub credited_at: Option<At>,
+    /// When the peer last enlarged the connection's window.
+    pub connection_credited: i64,
     /// GOAWAY sent by this side.
     pub goaway: Option<GoawaySeen>,
     /// What it does with its packets and frames.
@@ -236,6 +238,7 @@ impl<A: Application> Side<A> {
             lost_until: 0,
             recent_credits: VecDeque::new(),
             credited_at: None,
+            connection_credited: 0,
             goaway: None,
             habits: Habits::default(),
             implementation: Implementation::Unknown,
