@@ -273,6 +273,6 @@ mod tests {
     #[test]
     fn a_long_queue_has_several_rows() {
         let packets: Vec<_> = (0..150).map(|n| (1_000 + 10 * n, 20)).collect();
-        assert_eq!(rows(&packets), [(980, 990, 98), (1_970, 520, 52)]);
+        assert_eq!(rows(&packets), [(980, 1_010, 100), (1_990, 500, 50)]);
     }
 }

@@ -60,7 +60,7 @@ impl Request {
         }
         let said = if self.answered { frame(4, 0, 0, &[]) } else { Vec::new() };
         if self.resent {
-            capture.at(21 * MS, segment(ACK, from_client(0), from_server(0), &bytes[..SEGMENT]));
+            capture.at(20 * MS, segment(ACK, from_client(0), from_server(0), &bytes[..SEGMENT]));
         }
         if self.acked_before {
             capture.at(22 * MS, reply(ACK, from_server(0), from_client(offset(SEGMENT)), &[]));

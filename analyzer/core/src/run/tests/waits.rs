@@ -177,7 +177,11 @@ fn a_request_sent_again_in_vain_was_not() {
     let twice = answered(230 * MS, true);
     assert_eq!(budget(&twice, 0, Cause::LossRecovery), 0, "the server had it twice (RFC 2883)");
     assert_eq!((twice.connections.retransmitted_packets[0], twice.connections.needless_retransmissions[0]), (1, 1));
-    assert_eq!(answered(221 * MS, false).connections.needless_retransmissions[0], 0, "nobody says so");
+    assert_eq!(answered(221 * MS, false).connections.needless_retransmissions[0], 1, "answered before it could arrive");
+    assert_eq!(answered(230 * MS, false).connections.needless_retransmissions[0], 0);
+    let late = answered(290 * MS, false);
+    assert_eq!(budget(&late, 0, Cause::LossRecovery), 0, "later than an ACK may be put off");
+    assert_eq!((late.connections.needless_retransmissions[0], late.connections.congestion_after_loss_ns[0]), (1, 0));
 }
 
 /// A sender that the receive window stopped repeats its last segment (a tail loss probe); what opens the window acknowledges
@@ -302,8 +306,9 @@ fn a_silence_for_which_the_peer_waits_is_a_stall() {
     assert_eq!((stalls.stopped_at_packet[0], stalls.ping_packet[0], stalls.resumed_at_packet[0]), (5, 7, 9));
     assert_eq!(stalled(24 * MS, None).cx.stalls.waiting[0], 2, "the PING is late, after 20 ms and the way of 3 ms");
     assert_eq!(stalled(22 * MS, None).cx.stalls.len(), 0);
-    assert_eq!(stalled(100 * MS, Some(40 * MS)).cx.stalls.len(), 0, "the network may be the cause");
-    assert_eq!(probed(false).cx.stalls.len(), 0, "the network may be the cause");
+    assert_eq!(stalled(100 * MS, Some(40 * MS)).cx.stalls.len(), 1, "the server had acknowledged the bytes");
+    assert_eq!(stalled(100 * MS, Some(27 * MS)).cx.stalls.len(), 0, "the network may be the cause");
+    assert_eq!(probed(false).cx.stalls.len(), 1, "it was acknowledged before the probe could arrive");
     assert_eq!(probed(true).cx.stalls.len(), 1, "the server had the bytes already");
 }
 
