@@ -53,8 +53,17 @@ def test_credit_is_late_after_one_and_a_half_round_trips(tmp_path: Path, reads_a
     assert ("reads slowly" in finding.verdict) is slow
 
 
-@pytest.mark.parametrize(("later_ns", "cause"), [(0, "connection_window"), (100 * MS, "stream_window")])
+@pytest.mark.parametrize(
+    ("later_ns", "cause"),
+    [
+        (0, "connection_window"),
+        (1_900_000, "connection_window"),
+        (2_100_000, "stream_window"),
+        (MS * 100, "stream_window"),
+    ],
+)
 def test_of_two_windows_that_were_used_up_the_last_to_open_is_named(tmp_path: Path, later_ns: int, cause: str) -> None:
+    """A host reacts within 2 ms: what opened longer before was not what the sender waited for."""
     waits = decode([written(scene(scenes.opened_apart(later_ns)), tmp_path)]).waits
     assert [CAUSES[number] for number in waits.cause.tolist()] == [cause]
     assert waits.connection_window_bytes.tolist() == waits.stream_window_bytes.tolist() == [0]
