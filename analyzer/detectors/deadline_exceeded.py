@@ -40,8 +40,9 @@ What to do
 ----------
 If the time is the server's: make that method faster, give it more time, or let it stop early. A server can read the
 remaining time and refuse what it cannot finish. A server that does not check for cancellation continues work that no
-caller waits for. If the time is the network's or a window's, look at the other findings first: a longer deadline
-only hides them.
+caller waits for. If it is the client's, the server had answered all its messages and the request was open: let the
+client end it, or send more, if the server waits for that. If the time is the network's or a window's, look at the
+other findings first: a longer deadline only hides them.
 
 References
 ----------
