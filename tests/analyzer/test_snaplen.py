@@ -99,7 +99,7 @@ ACCUSED = (
     ("hop-buffering-a", 96),
     ("nginx-http-statuses", 96),
 )
-"""Captures of which a cut copy had findings that the whole has not: ends of calls were cut, or PINGs alone were left."""
+"""Captures of which a cut copy had findings that the whole lacks: ends of calls were cut, and what allows PINGs."""
 
 
 @pytest.mark.parametrize("snaplen", [96, 128, 200])
