@@ -112,11 +112,6 @@ def read_idle(tables: Tables, rows: Ints) -> Spent | None:
     return read_spent(tables, 0, lambda acts: np.isin(acts.connection, rows) & (acts.idle == 1), whole_ns)
 
 
-def delays_callers(spent: Spent | None) -> bool:
-    """Check whether the record shows that the client's threads mostly did something else than sleep in the gaps."""
-    return spent is not None and spent.main is not None and spent.main.parts != ("timer",)
-
-
 def explain_idle(spent: Spent | None) -> str:
     """Say what the client's threads did in idle intervals, behind other sentences; nothing if it is not known."""
     return "" if spent is None else " " + spent.explain("the client's")

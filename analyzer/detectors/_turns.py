@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..model.finding import Evidence, Severity
+from ..model.finding import Evidence
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _shared
@@ -29,9 +29,8 @@ class GapLimits(Struct, frozen=True, eq=False):
     """Share of the active time in which the client is idle (heuristic: below it another limit is more likely)."""
     gaps: int = 100
     """Times the client was idle (heuristic: fewer show no pattern)."""
-    callers_per_round: float = 0.75
-    """Requests per round for each caller (heuristic: callers in step reach one; measured: 0.91 to 1.5 in loops of
-    grpc-go, C-core and tonic, 0.49 to 0.70 in grpc-go with sleeps of 0.5 to 2 ms)."""
+    callers_per_round: float = 0.5
+    """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
     most_paused: float = 0.5
     """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
     callers: int = 6
@@ -40,9 +39,9 @@ class GapLimits(Struct, frozen=True, eq=False):
     """Silence per request up to which separate connections would save nothing. Each request would then leave in a
     separate packet, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go,
     which are faster on one connection; 13 to 29 µs with C-core, which is slower)."""
-    gap_ns: int = 500_000
-    """Mean silence from which a timer, the application's own work or a busy processor is more likely than the library's
-    delay (measured: 86 to 401 µs in loops, 0.8 to 2 ms with sleeps, work between the rounds or too few processors)."""
+    gap_ns: int = 2_000_000
+    """Mean silence from which a timer or the application's own work is more likely than the library's delay (the
+    longest reaction time that a host is allowed elsewhere too; a library takes tens or hundreds of microseconds)."""
     waiting_share: float = 0.5
     """Share of the idle time in which the client's threads waited for a processor, from which that is the cause, not
     the client's library (heuristic: most of it)."""
@@ -96,24 +95,20 @@ def measure_turns(tables: Tables, rows: Rows) -> Turn:
 
 
 def mark_in_step(turn: Turn, limits: GapLimits) -> Mask:
-    """Mark idle connections whose callers send together.
+    """Mark idle connections whose callers send again as soon as they have their responses, and not by timers.
 
     The client is idle only when every caller has its response. Callers that send again at once then send together: a
-    round carries about as many requests as there are callers, and the connection seldom pauses. Timers and sleeps make
-    smaller rounds, or pauses that fill most of the time.
+    round carries about as many requests as there are callers, and the connection seldom pauses. Timers make rounds of
+    one or two requests, or pauses that fill most of the time.
     """
     together = turn.round_messages >= limits.callers_per_round * turn.callers
     return (turn.held >= limits.held_share) & together & (turn.paused < limits.most_paused)
 
 
 def mark_costly(tables: Tables, turn: Turn, limits: GapLimits) -> Mask:
-    """Mark connections whose silence is long enough to cost the callers time, and none of their own."""
-    return (turn.request_ns >= limits.request_ns) & ~mark_own_pace(tables, turn, limits)
-
-
-def mark_own_pace(tables: Tables, turn: Turn, limits: GapLimits) -> Mask:
-    """Mark connections whose callers may set the pace themselves, by timers, pauses or work: of long or even gaps."""
-    return (turn.gap_ns >= limits.gap_ns) | mark_regular(tables, turn.rows, limits.dispersion)
+    """Mark connections whose silence is long enough to cost the callers time, and neither a timer's nor regular."""
+    costly = (turn.request_ns >= limits.request_ns) & (turn.gap_ns < limits.gap_ns)
+    return costly & ~mark_regular(tables, turn.rows, limits.dispersion)
 
 
 def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:
@@ -124,13 +119,6 @@ def mark_regular(tables: Tables, rows: Rows, dispersion: float) -> Mask:
     """
     interval, spread = tables.turns.interval_ns[rows], tables.turns.interval_spread_ns[rows]
     return np.asarray((interval > 0) & (spread < dispersion * interval))
-
-
-def rate_severity(held: float, critical: float, *, costs: bool, known: bool) -> Severity:
-    """Rate what callers lose while their client is idle; `known` is whether a record shows that they do."""
-    if not costs:
-        return "info"
-    return "critical" if known and held >= critical else "warning"
 
 
 def mark_measurable(tables: Tables, rows: Rows) -> Mask:

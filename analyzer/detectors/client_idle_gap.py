@@ -14,14 +14,12 @@ and are left out. A finding needs all of this:
 
 - At least a hundred gaps.
 - The gaps take 15 % of the time between the first and the last message.
-- Callers that send together: a round carries at least three requests for four callers, and pauses fill less than half
-  of the time.
+- Callers that send in step, again as soon as they have their responses: a round carries at least half as many
+  requests as there are callers, and pauses fill less than half of the time.
 
 It is a warning with six callers or more, 30 % of the time, and 5 µs of silence for each request, unless the silences
-last 0.5 ms and more on average, or the callers send at regular intervals: then timers, pauses or work of the callers
-are more likely. What it costs is given only with a record of the client's threads (`capture --pid`), if they neither
-slept nor lacked processors. Where `shared-connection` explains the gaps by the one connection that all callers use,
-this finding only adds figures.
+last 2 ms and more on average, or the callers send at regular intervals. Where `shared-connection` explains the gaps by
+the one connection that all callers use, this finding only adds figures.
 
 A lone caller is never reported: what it does between its calls is its own work.
 
@@ -62,7 +60,6 @@ ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     figure=_figures.blocked_time("client"),
     side="client",
-    weight="idle_to_rpc_time",
     caused_by=("cpu-quota", "processor-saturated", "lock-contention", "shared-connection"),
     whole_connections=True,
 )
@@ -97,24 +94,22 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     worst = int(rows[np.argmax(tables.turns.idle_ns[rows])])
     turn = _turns.measure_turns(tables, np.array([worst]))
     seen, held, callers = _turns.measure_gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
+    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
     client, gap = _shared.host(tables, worst, 0), _shared.milliseconds(seen.p50_ns)
     spent = _threads.read_idle(tables, rows)
-    idle = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables))
-    lost = idle if costs and _threads.delays_callers(spent) else None
-    weight = {"idle_to_rpc_time": round(_shared.share_of_time(tables, idle), 4)} if costs else {}
     return Finding(
         id=ID,
         title=f"The client leaves a connection with {callers} callers idle for {held:.0%} of the time",
-        severity=_turns.rate_severity(held, limits.critical_share, costs=costs, known=lost is not None),
+        severity=_shared.severity(held, limits.warning_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower("medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
-        metrics=_measure(tables, turn, seen, len(rows)) | weight | (spent.make_metrics() if spent else {}),
+        metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
         evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=(
             f"{seen.count:,} times {client} had all responses, nothing was in flight in either direction, and it sent "
-            f"nothing for about {gap}. Up to {callers} callers send together on the connection. "
+            f"nothing for about {gap}, although up to {callers} callers send in step on the connection. "
             f"That is {held:.0%} of the time from the first to the last message. Lengths of the gaps: {seen.classes}."
             + _threads.explain_idle(spent)
         ),
@@ -124,8 +119,8 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
         ),
         verdict=(
-            f"{client} leaves its connection idle for {held:.0%} of the time between the rounds of {callers} callers. "
-            "Its library, pauses of its callers or a busy host cause that, not the network or the server."
+            f"{client} leaves its connection idle for {held:.0%} of the time between the rounds of {callers} callers: "
+            "profile the client's gRPC threads, not the network or the server."
         ),
     )
 

@@ -19,29 +19,29 @@ All of this holds for a connection:
   are left out.
 - That happened at least a hundred times.
 - No other connection between the same client address and server took a share of the work at the same time.
-- Its callers send together: a round, from one silence to the next, carries at least three requests for four callers,
-  and pauses fill less than half of the time.
-- The callers do not seem to set the pace, by timers, pauses or work of their own. The silences are shorter than 0.5 ms
-  on average, and the callers do not send at regular intervals. Of n callers each sends every n-th request: the middle
-  half of the times from a request to the n-th one after it differs by a quarter of their median or more.
+- Its callers send in step: a round, from one silence to the next, carries at least half as many requests as there are
+  callers, and pauses fill less than half of the time. The same callers then send again as soon as they have their
+  responses.
 
-Two cases are reported as `info`:
+Four cases are reported as `info`:
 
 - There are two to five callers: one connection is often enough for them.
 - The silence is less than 5 µs for each request: connections of their own cost each request about as much.
+- The callers send at regular intervals: of n callers each sends every n-th request, and the middle half of the times
+  from a request to the n-th one after it differs by less than a quarter of their median. Then timers, or the callers'
+  own pauses, set these times.
+- The silences last 2 ms and more on average: a timer is then more likely.
 
-What it costs is given only with a record of the client's threads (`capture --pid`): the time in which the client was
-idle, if they neither slept nor lacked processors. At least one caller was waiting then, so it is a lower bound. Without
-a record it is a warning at most. For unary calls this wait comes before their first packet, so it is no part of the
-RPCs' durations.
+The time lost is the time in which the client was idle. At least one caller was waiting then, so it is a lower bound.
+For unary calls this wait comes before their first packet, so it is no part of the RPCs' durations.
 
 When it cannot tell
 -------------------
 Packets show that the client was silent, not what it did. A client that has no processor time left looks the same, and
-more connections make it slower. Callers that sleep for a short time between their calls look the same, too. One
-capture therefore does not decide, and the confidence is medium at most. Timers of a client that fires them late look
-like callers that wait. A capture taken farther from the client than its gaps are long cannot distinguish them from the
-network's jitter, and is not judged. Several clients behind one address or proxy look like one.
+more connections make it slower. One capture therefore does not decide, and the confidence is medium at most. Timers of
+a client that fires them late look like callers that wait. A capture taken farther from the client than its gaps are
+long cannot distinguish them from the network's jitter, and is not judged. Several clients behind one address or proxy
+look like one.
 
 What would refute it
 --------------------
@@ -79,7 +79,6 @@ ABOUT = About(
     side="client",
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=6,
-    weight="idle_to_rpc_time",
     whole_connections=True,
 )
 
@@ -101,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield Skipped(
             ID, "the client's gaps are shorter than the round trip between capture and client: capture at the client"
         )
-    held &= near & ~_turns.mark_own_pace(tables, turn, limits)
+    held &= near
     held[held] = _turns.mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
@@ -131,16 +130,15 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     turn = _turns.measure_turns(tables, np.array([worst]))
     callers, held = int(turn.callers[0]), float(turn.held[0])
     seen = _turns.measure_gaps(tables, rows)
-    client, idle = _shared.host(tables, worst, 0), min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables))
+    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
+    client = _shared.host(tables, worst, 0)
     remedies = _list_remedies(_shared.implementation(tables, worst, 0))
     spent = _threads.read_idle(tables, rows)
-    lost = idle if costs and _threads.delays_callers(spent) else None
-    weight = {"idle_to_rpc_time": round(_shared.share_of_time(tables, idle), 4)} if costs else {}
     near = tables.connections.near_client_rtt_ns[rows]  # its round trip is the uncertainty of gaps
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
-        severity=_turns.rate_severity(held, limits.critical_share, costs=costs, known=lost is not None),
+        severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
             "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", _shared.quality_allows(tables)
         ),
@@ -148,10 +146,10 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
         at_least=lost is not None,
-        metrics=_measure(tables, turn, seen, len(rows)) | weight | (spent.make_metrics() if spent else {}),
+        metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
         evidence=tuple(_turns.show_gaps(tables, worst)),
         explanation=_explain(tables, turn, seen, client)
-        + ("" if costs else _explain_info(turn, limits))
+        + ("" if costs else _explain_info(tables, turn, limits))
         + _threads.explain_idle(spent),
         remedies=remedies,
         references=(
@@ -195,16 +193,23 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
         "them before a response arrives, which takes about "
         f"{_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps the client "
         "waits for no bytes and has none to finish: the time passes above TCP. A client without processor time left "
-        "looks the same, and so do callers that sleep: they are not faster with more connections. A second capture "
-        "with separate connections decides (grpcdiag compare)."
+        "looks the same, and is not faster with more connections. A second capture with separate connections "
+        "decides (grpcdiag compare)."
     )
 
 
-def _explain_info(turn: _turns.Turn, limits: Limits) -> str:
+def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
     """Say why it is `info`."""
     callers, request_ns = int(turn.callers[0]), float(turn.request_ns[0])
     if callers < limits.callers:
         return f" This is info: one connection is often enough for {callers} callers."
+    if _turns.mark_regular(tables, turn.rows, limits.dispersion)[0]:
+        return (
+            " This is info: the callers send at regular intervals. Timers or pauses of their own look like this, and "
+            "so do callers that wait for a connection and a server of steady speed."
+        )
+    if turn.gap_ns[0] >= limits.gap_ns:
+        return " This is info: silences of milliseconds are more likely a timer's or the application's work."
     return (
         f" This is info: the gaps are {request_ns / 1000:.1f} µs per request, about the cost of a separate packet. "
         "More connections are not likely to be faster."

@@ -99,7 +99,6 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpcio-request-lost": {"verdict": ["loss-recovery"], "never": ["waits for the server to send; nothing blocked"]},
     "grpc-go-narrow-uplink": {"not": ["server-concurrency-limit"], "never": ["event loop"], "statuses": {"OK": 192}},
-    "grpc-go-sleeping-callers": HEALTHY | {"rpcs": 1760, "not": ["shared-connection", "client-idle-gap"]},
     "grpc-go-uplink-deadline": {
         "verdict": ["deadline-exceeded"],
         "says": ["Their time by cause: unexplained 92%"],
