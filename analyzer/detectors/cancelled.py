@@ -33,10 +33,10 @@ attempts were not looked at one by one, as may be where they went over other con
 When it cannot tell
 -------------------
 A deadline that the client did not send looks like a cancel. So does one on a connection that began before the
-capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs
-whose headers are missing from the capture are not reported. Why the application cancelled is not on the wire, nor which
-limit a response exceeded. grpc-go refuses complete responses without RST_STREAM, grpc-js with NO_ERROR: these calls
-look answered. So do those of C-core if other calls began before the RST_STREAM came.
+capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs whose
+headers, or bytes of whose responses, are missing from the capture are not reported. Why the application cancelled is
+not on the wire, nor which limit a response exceeded. grpc-go refuses complete responses without RST_STREAM, grpc-js
+with NO_ERROR: these calls look answered. So do those of C-core if other calls began before the RST_STREAM came.
 
 What would refute it
 --------------------
@@ -66,7 +66,7 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Ints, Mask, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _retries, _timers
@@ -110,6 +110,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         rpcs = count(int(unknown.sum()), "RPC")
         yield Skipped(ID, f"{rpcs} may have ended by a deadline: the capture lacks their headers")
     rows = rows.where(~unknown)
+    cut = (rows.status == NOT_SEEN) & (tables.rpcs.flags[rows.rpc] & TOUCHES_GAP != 0)
+    if cut.any():
+        rpcs = count(int(cut.sum()), "RPC")
+        yield Skipped(ID, f"{rpcs} may have been answered: the capture lacks bytes of their responses")
+    rows = rows.where(~cut)
     if len(rows):
         yield _make_finding(tables, rows, limits)
 
