@@ -5,7 +5,8 @@ use crate::grpc::piece::{awaits_repeats, begin_piece, is_open, note_names, repor
 use crate::store::context::Context;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
-use crate::tcp::connection::{Counters, Recovery};
+use crate::tcp::connection::Counters;
+use crate::tcp::sent_again::Recovery;
 use crate::tcp::unanswered::Outage;
 
 use super::before::Before;

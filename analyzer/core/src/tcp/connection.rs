@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
-use crate::state_fields;
 
 use super::closing::Closing;
 use super::half::Half;
+use super::sent_again::Recovery;
 use super::transport::Transport;
 use super::unanswered::Outage;
 
@@ -74,31 +74,6 @@ impl Counters {
             retransmitted_bytes: self.retransmitted_bytes.wrapping_sub(before.retransmitted_bytes),
             outgoing: both(self.outgoing, before.outgoing),
             incoming: both(self.incoming, before.incoming),
-        }
-    }
-}
-
-/// The longest time from a loss to the retransmission.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Recovery {
-    /// The side that retransmitted.
-    #[serde(deserialize_with = "state_fields::side")]
-    pub side: usize,
-    /// Its length, nanoseconds.
-    pub ns: i64,
-    /// The packet that shows the loss.
-    pub from_packet: u32,
-    /// The retransmission.
-    pub to: At,
-    /// The bytes are known to have been lost.
-    pub is_lost: bool,
-}
-
-impl Recovery {
-    /// Keeps the longer one: the longest of bytes that are known to have been lost, if there is any.
-    fn keep_longest(&mut self, other: Self) {
-        if (other.is_lost, other.ns) > (self.is_lost, self.ns) {
-            *self = other;
         }
     }
 }

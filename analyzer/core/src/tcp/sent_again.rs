@@ -8,10 +8,34 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::at::At;
 use crate::limits;
 use crate::state_fields;
 
-use super::connection::Recovery;
+/// The longest time from a loss to the retransmission.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Recovery {
+    /// The side that retransmitted.
+    #[serde(deserialize_with = "state_fields::side")]
+    pub side: usize,
+    /// Its length, nanoseconds.
+    pub ns: i64,
+    /// The packet that shows the loss.
+    pub from_packet: u32,
+    /// The retransmission.
+    pub to: At,
+    /// The bytes are known to have been lost.
+    pub is_lost: bool,
+}
+
+impl Recovery {
+    /// Keeps the longer one: the longest of bytes that are known to have been lost, if there is any.
+    pub fn keep_longest(&mut self, other: Self) {
+        if (other.is_lost, other.ns) > (self.is_lost, self.ns) {
+            *self = other;
+        }
+    }
+}
 
 /// One retransmission.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -158,7 +182,6 @@ impl SentAgains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::at::At;
 
     fn again(start: i64, end: i64, time: i64, clock: Option<u32>, is_lost: bool) -> SentAgain {
         let recovery = Recovery { to: At::new(9, time), ..Recovery::default() };

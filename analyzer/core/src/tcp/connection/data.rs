@@ -8,9 +8,9 @@ use crate::store::budget::Cause;
 use super::super::events::Events;
 use super::super::note::Note;
 use super::super::send_queue::BlockedInterval;
-use super::super::sent_again::{Answer, SentAgain};
+use super::super::sent_again::{Answer, Recovery, SentAgain};
 use super::super::{half, late_acks, rtt};
-use super::{Connection, Recovery};
+use super::Connection;
 
 impl Connection {
     /// Payload of `side` from `offset` on.
