@@ -29,9 +29,9 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Keeps the longer one: the longest of bytes that are known to have been lost, if there is any.
+    /// Keeps the longer one, as those of several pieces of a capture are joined.
     pub fn keep_longest(&mut self, other: Self) {
-        if (other.is_lost, other.ns) > (self.is_lost, self.ns) {
+        if other.ns > self.ns {
             *self = other;
         }
     }
