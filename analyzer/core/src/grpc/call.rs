@@ -308,6 +308,7 @@ impl Call {
                 near_rtt: transport.near_rtt[side],
                 near_is_bound: transport.near_is_bound[side],
                 shown,
+                arrived: if passed { transport.arrived(1 - side, self.position) } else { None },
                 queued,
                 filled_since: transport.filled_since[side],
             };
@@ -356,7 +357,8 @@ impl Call {
         self.charge_resent(now, transport);
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let is_client = side == client;
-        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown: None, queued: 0, filled_since: None };
+        let (shown, arrived) = (None, None);
+        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown, arrived, queued: 0, filled_since: None };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -393,6 +395,9 @@ impl Call {
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
             if let Some((shown, _)) = turn.shown.filter(|(shown, most)| shown - start > *most) {
                 self.charge(now.min(shown), Cause::Unexplained); // the request may still have been on the way
+            }
+            if let Some(arrived) = turn.arrived {
+                self.charge(now.min(arrived), Cause::Transmission);
             }
         } else if turn.queued >= now - start {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
@@ -462,6 +467,8 @@ struct Turn {
     /// When the first packet came that shows that what the side answers had arrived, if that may have been late, and how long
     /// it may take.
     shown: Option<(i64, i64)>,
+    /// When what the side answers had arrived, as far as ACKs tell that came late though they may not be delayed.
+    arrived: Option<i64>,
     /// How long the packets of the turn were queued, nanoseconds.
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.

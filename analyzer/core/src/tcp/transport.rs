@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::at::At;
 
 use super::half::NEAR;
-use super::late_acks::{LateAcks, may_take};
+use super::late_acks::{Drains, LateAcks, may_take};
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -45,6 +45,8 @@ pub struct Transport {
     pub acks_soon: [i8; 2],
     /// ACKs of the bytes of each side that came late; `None` before the first.
     pub late_acks: [Option<Box<LateAcks>>; 2],
+    /// Bytes of each side that drained behind the capture point; `None` before the first.
+    pub drains: [Option<Box<Drains>>; 2],
     /// Offset behind the bytes of each side that its peer has acknowledged.
     pub acked: [i64; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
@@ -73,6 +75,7 @@ impl Default for Transport {
             delivered_from: [0; 2],
             acks_soon: [0; 2],
             late_acks: [None, None],
+            drains: [None, None],
             acked: [0; 2],
             unheard: [false; 2],
             fins: [None; 2],
@@ -103,6 +106,12 @@ impl Transport {
         }
         let shown = if self.acked[side] < offset { now } else { self.late_acks[side].as_ref()?.covers(offset)? };
         Some((shown.min(now), self.may_take(side)?))
+    }
+
+    /// When the bytes of `side` before `offset` had arrived at a host that is not near, as far as ACKs tell that may not be delayed.
+    #[inline]
+    pub fn arrived(&self, side: usize, offset: i64) -> Option<i64> {
+        self.drains[side].as_ref().filter(|_| self.near_rtt[1 - side] > NEAR)?.arrived(offset)
     }
 
     /// How long an ACK of the bytes of `side` may take; `None` where that is not known.

@@ -120,13 +120,18 @@ impl Connection {
 
     /// `side` has acknowledged `bytes` of its peer by a packet that echoes the timestamp `echo`: how long they were queued
     /// behind the capture point. The ACK's own way back is measured by its timestamp. A receiver may put ACKs off, but not those
-    /// of two full segments (RFC 9293 section 3.8.6.3), and a queue must stand to count.
+    /// of two full segments (RFC 9293 section 3.8.6.3), and a queue must stand to count. Where none does, the bytes arrived late
+    /// all the same.
     fn measure_behind<U: Events>(&mut self, side: usize, echo: u32, bytes: i64, at: At, above: &mut U) {
         let back = self.transport.queued[side];
         let peer = &mut self.halves[1 - side];
         let (Some(least), Some(sent)) = (peer.rtt.min, peer.delay.captured_at(echo)) else { return };
         let longer = at.time.saturating_sub(sent).saturating_sub(least).saturating_sub(back);
         let queued = if longer >= TARGET { longer } else { 0 };
+        if queued > 0 {
+            let (from, to) = (peer.acked, peer.acked.saturating_add(bytes));
+            self.transport.drains[1 - side].get_or_insert_default().push(from, to, at.time);
+        }
         let place = (self.row, u8::from(side == above.client()), 1);
         let [front, behind] = &mut peer.path_queues;
         if !front.is_seen() {
