@@ -297,7 +297,8 @@ impl Call {
         if at.ready_time > self.since {
             let passed = usize::from(self.last_side) != side;
             // bytes that waited for others came in another packet
-            let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };
+            let came = at.packet == at.ready_packet;
+            let here = if came { transport.queued[side] } else { 0 };
             let (there, acknowledged) = transport.queued_behind[1 - side];
             let queued = if passed && acknowledged >= self.since { here.saturating_add(there) } else { here };
             let shown =
@@ -310,7 +311,7 @@ impl Call {
                 shown,
                 arrived: if passed { transport.arrived(1 - side, self.position) } else { None },
                 queued,
-                filled_since: transport.filled_since[side],
+                sends_since: transport.sends_since[side].filter(|since| came || *since < at.time),
             };
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
                 self.charge_held(side, &turn, at, transport);
@@ -358,7 +359,7 @@ impl Call {
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let is_client = side == client;
         let (shown, arrived) = (None, None);
-        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown, arrived, queued: 0, filled_since: None };
+        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown, arrived, queued: 0, sends_since: None };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -403,9 +404,9 @@ impl Call {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
         let own = if turn.is_client { Cause::Client } else { Cause::Server };
-        if let Some(filled) = turn.filled_since {
+        if let Some(since) = turn.sends_since {
             // its TCP had bytes of others to send all the time: they may have held these back in its socket
-            self.charge(now.min(filled), own);
+            self.charge(now.min(since), own);
             return self.charge(now, Cause::Unexplained);
         }
         self.charge(now, own);
@@ -471,8 +472,8 @@ struct Turn {
     arrived: Option<i64>,
     /// How long the packets of the turn were queued, nanoseconds.
     queued: i64,
-    /// Since when the side's packets have filled a queue of the path, if they do.
-    filled_since: Option<i64>,
+    /// Since when the side has had bytes of others to send all the time, if it has.
+    sends_since: Option<i64>,
 }
 
 #[cfg(test)]

@@ -218,6 +218,8 @@ pub struct Half {
     pub sent: Sent,
     /// The last packet with new data was shorter than a full segment.
     pub sent_short: bool,
+    /// Since when all its packets with new data were full segments, if the last one was: TCP sends a short one when it has no more.
+    pub full_since: Option<i64>,
     /// It sent new bytes behind a short segment that was not acknowledged: Nagle's algorithm is off.
     pub sends_at_once: bool,
     /// MSS option this sender announced: the longest segment it accepts.
@@ -359,6 +361,15 @@ impl Half {
             // offload shows longer packets than the network carries
             None => self.longest_payload.min(1_448),
         }
+    }
+
+    /// Since when it has had bytes to send all the time up to `now`, as far as full segments and what is in flight show: what it
+    /// sends next may have waited behind them. `near` as in [`known_acked`](Self::known_acked).
+    #[inline]
+    pub fn sends_since(&self, now: i64, near: i64) -> Option<i64> {
+        let since = self.full_since?;
+        let acked = self.known_acked(now, near).unwrap_or(self.acked);
+        (acked < self.highest).then_some(since)
     }
 
     /// The highest offset that the sender knew to be acknowledged at `time`, when its peer's packets reach it `near`

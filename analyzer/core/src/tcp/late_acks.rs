@@ -1,11 +1,8 @@
 //! Remembers ACKs that came later than their receiver may delay them: before them nothing shows that the bytes had arrived.
-//! An ACK of two full segments may not be delayed at all (RFC 9293 section 3.8.6.3): it says when the bytes arrived.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state_fields;
-
-use super::queue::TARGET;
 
 /// Beyond a round trip, Linux delays an ACK for 40 ms, or as long as the round trip if that is more (TCP_DELACK_MIN in
 /// include/net/tcp.h, `tcp_send_delayed_ack`); 20 ms are for timers and busy hosts.
@@ -56,46 +53,6 @@ impl LateAcks {
     }
 }
 
-/// Bytes of one sender that arrived later than a round trip after they were sent, one after the other.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Drained {
-    from: i64,
-    to: i64,
-    /// When the first and the last ACK of them came, which lie no further apart than what counts as a queue.
-    times: (i64, i64),
-}
-
-/// The latest of one sender.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Drains {
-    ring: [Drained; KEPT],
-    /// The place of the last one.
-    #[serde(deserialize_with = "state_fields::below::<{ KEPT }, _, _>")]
-    last: usize,
-}
-
-impl Drains {
-    /// Remembers an ACK at `time` of two full segments or more, from one offset to another.
-    #[cold]
-    pub fn push(&mut self, from: i64, to: i64, time: i64) {
-        let last = &mut self.ring[self.last];
-        if from == last.to && (0..=TARGET).contains(&(time - last.times.0)) {
-            (last.to, last.times.1) = (to, time);
-        } else {
-            self.last = (self.last + 1) % KEPT;
-            self.ring[self.last] = Drained { from, to, times: (time, time) };
-        }
-    }
-
-    /// When the last bytes before `offset` had arrived of which such an ACK is known.
-    pub fn arrived(&self, offset: i64) -> Option<i64> {
-        let before = self.ring.iter().filter(|drained| drained.from < offset.min(drained.to));
-        let &Drained { from, to, times: (first, last) } = before.max_by_key(|drained| drained.to)?;
-        let part = (last - first).saturating_mul(offset.min(to) - from) / (to - from).max(1);
-        Some(first + part)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,19 +65,6 @@ mod tests {
         }
         let found = [1, 10, 11, 20, 21, 30, 31, 50].map(|offset| acks.covers(offset));
         assert_eq!(found, [None, None, Some(20), Some(20), Some(30), Some(30), None, None]);
-    }
-
-    #[test]
-    fn bytes_that_drain_arrive_one_after_the_other() {
-        let mut drains = Drains::default();
-        assert_eq!(drains.arrived(10), None);
-        for ack in 1..=8 {
-            drains.push(10 * ack - 10, 10 * ack, 100_000_000 + ack * 1_000_000);
-        }
-        let found = [1, 10, 60, 70, 80, 90].map(|offset| drains.arrived(offset).map(|time| time / 100_000 - 1_000));
-        assert_eq!(found, [Some(10), Some(18), Some(60), Some(75), Some(80), Some(80)], "six of them, then two");
-        drains.push(100, 110, 120_000_000);
-        assert_eq!([100, 101].map(|offset| drains.arrived(offset)), [Some(108_000_000), Some(120_000_000)]);
     }
 
     #[test]

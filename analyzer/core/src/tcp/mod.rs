@@ -1,5 +1,6 @@
 //! Follows TCP connections (RFC 9293): puts bytes in order, and estimates what each sender could send.
 
+pub mod arrivals;
 pub mod closing;
 pub mod congestion;
 pub mod connection;

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 
+use super::arrivals::Arrivals;
 use super::half::NEAR;
-use super::late_acks::{Drains, LateAcks, may_take};
+use super::late_acks::{LateAcks, may_take};
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -19,8 +20,9 @@ pub struct Transport {
     /// Of the packet that is being read, if it is of this side: how long it was queued on the way to the capture point at
     /// least, nanoseconds.
     pub queued: [i64; 2],
-    /// Since when packets of each side have filled the queue in front of the capture point, if they do.
-    pub filled_since: [Option<i64>; 2],
+    /// Since when each side has had bytes to send all the time, before the packet that is being read, if it is of this side: its
+    /// packets have filled the queue in front of the capture point, or were full segments.
+    pub sends_since: [Option<i64>; 2],
     /// How long bytes of each side were queued behind the capture point, nanoseconds, and when the ACK came that shows it;
     /// zeros where no queue stands.
     pub queued_behind: [(i64, i64); 2],
@@ -45,8 +47,8 @@ pub struct Transport {
     pub acks_soon: [i8; 2],
     /// ACKs of the bytes of each side that came late; `None` before the first.
     pub late_acks: [Option<Box<LateAcks>>; 2],
-    /// Bytes of each side that drained behind the capture point; `None` before the first.
-    pub drains: [Option<Box<Drains>>; 2],
+    /// When bytes of each side arrived at a peer that is not near; `None` before the first.
+    pub arrivals: [Option<Box<Arrivals>>; 2],
     /// Offset behind the bytes of each side that its peer has acknowledged.
     pub acked: [i64; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
@@ -63,7 +65,7 @@ impl Default for Transport {
             near_rtt: [-1; 2],
             near_is_bound: [false; 2],
             queued: [0; 2],
-            filled_since: [None; 2],
+            sends_since: [None; 2],
             queued_behind: [(0, 0); 2],
             queues: Default::default(),
             unanswered: Default::default(),
@@ -75,7 +77,7 @@ impl Default for Transport {
             delivered_from: [0; 2],
             acks_soon: [0; 2],
             late_acks: [None, None],
-            drains: [None, None],
+            arrivals: [None, None],
             acked: [0; 2],
             unheard: [false; 2],
             fins: [None; 2],
@@ -108,10 +110,10 @@ impl Transport {
         Some((shown.min(now), self.may_take(side)?))
     }
 
-    /// When the bytes of `side` before `offset` had arrived at a host that is not near, as far as ACKs tell that may not be delayed.
+    /// When the bytes of `side` before `offset` had arrived, as far as ACKs tell that are not delayed.
     #[inline]
     pub fn arrived(&self, side: usize, offset: i64) -> Option<i64> {
-        self.drains[side].as_ref().filter(|_| self.near_rtt[1 - side] > NEAR)?.arrived(offset)
+        self.arrivals[side].as_ref()?.arrived(offset)
     }
 
     /// How long an ACK of the bytes of `side` may take; `None` where that is not known.

@@ -26,12 +26,16 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
         return;
     }
     layers.tcp.transport.queues[side].clear();
+    let sends_since = layers.tcp.transport.sends_since[side].take();
     let Some(ack) = release(layers, side, at) else { return };
     let segment = layers.tcp.segment_size(side);
     let half = &layers.tcp.halves[side];
     let in_flight = (half.highest - half.acked_at_send).max(0);
     let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
     let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
+    if full {
+        layers.tcp.transport.sends_since[side] = sends_since;
+    }
     if half.congestion.is_after_loss() && half.acks_reach_back && full {
         let interval = BlockedInterval::new(start, at.time, Cause::CongestionWindow);
         layers.tcp.transport.queues[side].add(BlockedInterval { after_loss: true, ..interval });

@@ -6,6 +6,9 @@ use super::super::half::{Flight, Half};
 use super::Connection;
 
 const NOT_KNOWN: i64 = -1;
+/// The shortest full segment: where the MSS is not known, the longest payload of small calls is none (heuristic: IPv6 carries
+/// packets of 1,280 octets everywhere, RFC 8200 section 5).
+const FULL: i64 = 1_200;
 
 impl Connection {
     /// Counts the bytes from `start` to `end`, which `side` has not sent before. A new flight begins if nothing is in
@@ -34,6 +37,8 @@ impl Connection {
         half.undelivered.send(end, u32::try_from(end - start).unwrap_or(u32::MAX));
         half.sent.push(end, end - start, segment);
         half.sent_short = end - start < segment;
+        let full = segment >= FULL && !half.sent_short && (end - start) % segment == 0;
+        half.full_since = if full { half.full_since.or(Some(at.time)) } else { None };
         if segment > 0 {
             half.congestion.sent(in_flight + (end - start), segment);
         }

@@ -260,6 +260,7 @@ impl Connection {
     pub fn give_up_all<U: Events>(&mut self, above: &mut U) {
         let at = self.last;
         self.ending = true;
+        self.transport.sends_since = [None; 2]; // no packet is being read
         loop {
             let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
             let side = match heads.map(|head| head.map(|at| at.packet)) {

@@ -104,34 +104,34 @@ impl Connection {
         }
     }
 
-    /// How long the packet was queued on the way to the capture point.
+    /// How long the packet was queued on the way to the capture point, and since when its sender has had others to send.
     #[inline]
     fn measure_delay<U: Events>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
         self.transport.queued = [0; 2];
+        self.transport.sends_since = [None; 2];
+        self.transport.sends_since[side] = self.halves[side].sends_since(at.time, self.transport.near_rtt[side].max(0));
         if let Some((clock, _)) = segment.timestamps {
             let place = (self.row, u8::from(side != above.client()), 0);
             let half = &mut self.halves[side];
             let queued = half.delay.packet(clock, at.time);
             half.path_queues[0].packet(queued, segment.payload_len, at, place, above.context());
             self.transport.queued[side] = queued;
-            self.transport.filled_since[side] = half.path_queues[0].filled_since();
+            if let Some(filled) = half.path_queues[0].filled_since() {
+                let since = &mut self.transport.sends_since[side];
+                *since = Some(since.map_or(filled, |since| since.min(filled)));
+            }
         }
     }
 
     /// `side` has acknowledged `bytes` of its peer by a packet that echoes the timestamp `echo`: how long they were queued
     /// behind the capture point. The ACK's own way back is measured by its timestamp. A receiver may put ACKs off, but not those
-    /// of two full segments (RFC 9293 section 3.8.6.3), and a queue must stand to count. Where none does, the bytes arrived late
-    /// all the same.
+    /// of two full segments (RFC 9293 section 3.8.6.3), and a queue must stand to count.
     fn measure_behind<U: Events>(&mut self, side: usize, echo: u32, bytes: i64, at: At, above: &mut U) {
         let back = self.transport.queued[side];
         let peer = &mut self.halves[1 - side];
         let (Some(least), Some(sent)) = (peer.rtt.min, peer.delay.captured_at(echo)) else { return };
         let longer = at.time.saturating_sub(sent).saturating_sub(least).saturating_sub(back);
         let queued = if longer >= TARGET { longer } else { 0 };
-        if queued > 0 {
-            let (from, to) = (peer.acked, peer.acked.saturating_add(bytes));
-            self.transport.drains[1 - side].get_or_insert_default().push(from, to, at.time);
-        }
         let place = (self.row, u8::from(side == above.client()), 1);
         let [front, behind] = &mut peer.path_queues;
         if !front.is_seen() {
@@ -166,8 +166,8 @@ impl Connection {
         if self.transport.near_rtt[1 - side] > half::NEAR && window != self.halves[side].window {
             self.halves[side].windows.push(at.time, window);
         }
-        let grew = window > self.halves[side].window;
-        self.halves[side].window = window;
+        let before = std::mem::replace(&mut self.halves[side].window, window);
+        let grew = window > before;
         if !self.halves[1 - side].started && !self.hears_of(side, segment) {
             return;
         }
@@ -187,12 +187,16 @@ impl Connection {
             return;
         }
         self.transport.unheard[1 - side] = self.counters.bytes[1 - side] == 0 && offset > 1; // one may be a FIN
+        let acked = self.halves[1 - side].acked;
+        let segment_size = self.segment_size(1 - side);
+        let at_once = segment_size > 0 && offset - acked >= 2 * segment_size;
+        if at_once && (window >= before || self.halves[1 - side].reported > acked) {
+            self.note_arrival(side, acked, offset, at.time);
+        }
         if let Some((_, echo)) = segment.timestamps {
             self.transport.queues[1 - side].answered(offset, echo);
-            let bytes = offset - self.halves[1 - side].acked;
-            let segment_size = self.segment_size(1 - side);
-            if segment_size > 0 && bytes >= 2 * segment_size {
-                self.measure_behind(side, echo, bytes, at, above);
+            if at_once {
+                self.measure_behind(side, echo, offset - acked, at, above);
             }
         }
         let peer = &mut self.halves[1 - side];
@@ -206,6 +210,16 @@ impl Connection {
         self.refresh_near(1 - side);
         if self.halves[1 - side].sent_again.awaits(offset) {
             self.judge_retransmissions(side, offset, segment.timestamps.map(|(_, echo)| echo), at);
+        }
+    }
+
+    /// `side` acknowledges two full segments or more, from one offset to another, while its window is as large as before, or bytes
+    /// behind them had arrived: such an ACK is sent at once (`__tcp_ack_snd_check`, net/ipv4/tcp_input.c). Nothing on the way to a
+    /// host that is near is late.
+    #[inline]
+    fn note_arrival(&mut self, side: usize, from: i64, to: i64, time: i64) {
+        if self.transport.near_rtt[side] > half::NEAR {
+            self.transport.arrivals[1 - side].get_or_insert_default().push(from, to, time);
         }
     }
 
