@@ -68,7 +68,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/wild/goaway-low.pcap.zst",
     figure=_write_figure,
-    caused_by=("too-many-pings",),
+    caused_by=("too-many-pings", "keepalive-timeout"),
     precedence=1,
     weight="affected_share",
     whole_connections=True,

@@ -11,8 +11,9 @@ The report compares the time with the round trip.
 How it is decided
 -----------------
 A side sends a PING, and a FIN or RST less than a round trip later, with RPCs open. So the acknowledgement could not
-have arrived. The PING's payload is not that of a BDP probe or of a graceful shutdown. The same time on two
-connections or more shows a timer, and not a process that ends.
+have arrived. Nothing of the connection was retransmitted but what had arrived: after an outage PING and FIN may arrive
+together, however long apart they were sent. The PING's payload is not that of a BDP probe or of a graceful shutdown.
+The same time on two connections or more shows a timer, and not a process that ends.
 
 Where three round trips and 250 ms passed, and nothing of the connection was retransmitted but what had arrived, the
 peer's TCP had acknowledged the PING. If it sent nothing new since, its process did not respond: the HTTP/2 library
@@ -77,7 +78,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     heard = (trips >= 0) & ((resent == 0) & (unread == 0))[c.connection]
     silent = c.peer_time_ns <= c.ping_time_ns + np.maximum(trips, 0)
     pinged = (c.ping_packet > 0) & (_count_rpcs(tables) > 0)
-    hasty = _find_closings(tables, pinged & (waited < trips))
+    hasty = _find_closings(tables, pinged & heard & (c.ping_packet != c.packet) & (waited < trips))
     late = _find_closings(tables, pinged & heard & silent & (waited >= limits.round_trips * trips + limits.late_ns))
     if len(late) > len(hasty):
         yield _make_finding(tables, late, limits, hasty=False)
@@ -186,14 +187,20 @@ def _find_late_ack(tables: Tables, row: int) -> int | None:
 _LONGER = "longer than its peer pauses; a peer that is gone is noticed later"
 
 
+_TONIC = ("Endpoint::keep_alive_timeout", "Server::http2_keepalive_timeout")
+
+
 def _list_remedies(tables: Tables, row: int, note: str) -> tuple[Remedy, ...]:
     c = tables.closings
+    server = bool(c.direction[row])
     settings = (
-        Remedy("grpc-go", "keepalive.ClientParameters{Timeout: ...}", note),
+        Remedy("grpc-go", f"keepalive.{'Server' if server else 'Client'}Parameters{{Timeout: ...}}", note),
         Remedy("grpc-java", "keepAliveTimeout(...)", note),
         Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
         Remedy("grpclib", "grpclib.config.Configuration(_keepalive_timeout=...)", note),
         Remedy("grpc-js", "grpc.keepalive_timeout_ms", note),
-        Remedy("tonic", "Endpoint::keep_alive_timeout(...)", note),
+        Remedy(
+            "tonic", f"{'Server::http2_keepalive_timeout' if server else 'Endpoint::keep_alive_timeout'}(...)", note
+        ),
     )
     return _failures.seen_first(tables, (int(c.connection[row]),), int(c.direction[row]), settings)

@@ -51,7 +51,10 @@ from ._failures import Failed
 
 ID = "lost-answer"
 ABOUT = About(
-    example="recorded/wild/hyper-rst-noerror.pcap.zst", caused_by=("stream-timeout",), precedence=2, weight="lost_share"
+    example="recorded/wild/hyper-rst-noerror.pcap.zst",
+    caused_by=("stream-timeout", "keepalive-timeout"),
+    precedence=2,
+    weight="lost_share",
 )
 
 _NO_ERROR, _SERVER = 0, 1
