@@ -20,7 +20,8 @@ check with its own connection next to busy traffic is not.
 
 Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
 choice. The report says so then, and does not ask for another use of channels. Where either end ended all of them at the
-same time after their last RPC, an idle timeout does that.
+same time after their last RPC, an idle timeout does that. Where one side ended most of them by a GOAWAY with an error
+code, the report names that error: as long as it stays, no shared channel keeps them.
 
 When it cannot tell
 -------------------
@@ -56,9 +57,10 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
-from ..tables import Codes, Ints, Mask, Tables
+from ..tables import Codes, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
-from ._failures import seen_first
+from ._failures import error_name, seen_first
+from ._known_texts import find_meaning, make_remedy
 from ._shared import EXAMPLES, host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
@@ -111,6 +113,8 @@ class _Churn(Struct, frozen=True, eq=False):
     """Whether the server ended most of them."""
     idle_ns: int
     """Time from the last RPC to the end, if it is the same for all; 0 otherwise."""
+    goaway: int
+    """A GOAWAY with an error code of the side that ended most of them, if most ended so; -1 otherwise."""
 
     @property
     def share(self) -> float:
@@ -168,7 +172,17 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     by_server = 2 * ended_by_server > len(connections)
     idle = _find_idle_timeout(tables, mine, by == by_server, when, limits)
     measured = connections[kept].astype(np.int64)
-    return _Churn(measured, first_rpc[kept], setup[kept], at_once, spent, ended_by_server, by_server, idle)
+    goaway = _find_breakdown(tables, connections, by_server=by_server)
+    return _Churn(measured, first_rpc[kept], setup[kept], at_once, spent, ended_by_server, by_server, idle, goaway)
+
+
+def _find_breakdown(tables: Tables, connections: Counts, *, by_server: bool) -> int:
+    """Find a GOAWAY with an error code, if one side ended more than half of the connections so; -1 otherwise."""
+    goaways = tables.goaways
+    rows = np.flatnonzero((goaways.code > 0) & (goaways.direction == by_server))
+    rows = rows[np.isin(goaways.connection[rows], connections)]
+    most = 2 * len(np.unique(goaways.connection[rows])) > len(connections)
+    return int(rows[0]) if most else -1
 
 
 def _find_ends(tables: Tables) -> tuple[Codes, Ints]:
@@ -209,6 +223,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     per = float(table.rpcs[churn.connections].mean())
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
+    ender = server if churn.by_server else client
     idle = f"{milliseconds(churn.idle_ns)} after its last RPC"
     round_trips = tables.connections.handshake_rtt_ns[churn.connections]
     known = round_trips > 0
@@ -218,7 +233,8 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
-        f"{f' {server if churn.by_server else client} ended each one {idle}.' if churn.idle_ns else ''}"
+        f"{f' {ender} ended each one {idle}.' if churn.idle_ns else ''}"
+        f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
     )
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
     return Finding(
@@ -245,12 +261,25 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
 
 def _advise(tables: Tables, churn: _Churn) -> str:
     ender = host(tables, int(churn.connections[0]), int(churn.by_server))
+    if churn.goaway >= 0:
+        return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
         return f"{ender} ends them {milliseconds(churn.idle_ns)} after a call, so raise its idle timeout"
     return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
 
 
+def _name_goaway(tables: Tables, churn: _Churn) -> str:
+    reason: str = tables.goaway_reasons[tables.goaways.reason[churn.goaway]]
+    name = f"GOAWAY {error_name(int(tables.goaways.code[churn.goaway]))}"
+    return f'{name} "{reason}"' if reason else name
+
+
 def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
+    if churn.goaway >= 0:
+        known = find_meaning(tables.goaway_reasons[tables.goaways.reason[churn.goaway]])
+        ender = host(tables, int(churn.connections[0]), int(churn.by_server))
+        log = Remedy("application", f"the log of {ender} at the times of the evidence", _BREAKS)
+        return (*((make_remedy(known),) if known else ()), log)
     if churn.idle_ns:
         return (_IDLE_SERVER,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
     return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
@@ -288,18 +317,21 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
 _IDLE_CLIENT = Remedy(
     "application",
     "the client's idle timeout: longer than the time between its calls",
-    "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java)",
+    "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java), "
+    "ClientFactoryBuilder.idleTimeoutMillis (Armeria)",
 )
 _IDLE_SERVER = Remedy(
     "application",
     "the idle timeout of the server or proxy: longer than the time between calls",
-    "idle_timeout (Envoy), keepalive_timeout (nginx), MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java)",
+    "idle_timeout (Envoy), keepalive_timeout (nginx), timeouts idle (Caddy), MaxConnectionIdle (grpc-go), "
+    "maxConnectionIdle (grpc-java)",
 )
 _ENDED = Remedy(
     "application",
     "the server's limits on requests and age of a connection, and its log at the times of the evidence",
     "say why it ends connections so early",
 )
+_BREAKS = "it breaks off each connection with an error, so one shared channel does not keep them"
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
 REMEDIES = (
     Remedy("application", "create the channel once and share it", _KEEP),

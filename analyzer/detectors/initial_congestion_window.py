@@ -63,7 +63,11 @@ from ..tables.durations import clip_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
-ABOUT = About(example="recorded/wild/etcd-bigrange.pcap.zst", figure=_figures.blocked_time("congestion_window"))
+ABOUT = About(
+    example="recorded/wild/etcd-bigrange.pcap.zst",
+    figure=_figures.blocked_time("congestion_window"),
+    caused_by=("connection-churn",),
+)
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
