@@ -40,7 +40,9 @@ It is withdrawn if they mostly waited for processors, or were stopped by a CPU q
 Packet loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took
 half as long as the tail or longer. That holds for needless retransmissions as well: they show that ACKs were late,
 which no handler delays. Nor is a tail judged where time in the network's queue (`network-queueing`) can explain it, or
-for a method with fewer than a hundred responses.
+for a method with fewer than a hundred responses. Nor is it if the late calls began before their server had answered any
+in the capture: a process that has just started takes long for its first calls (class loading, JIT compilation,
+connections to backends).
 
 What would refute it
 --------------------
@@ -113,6 +115,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest responses for a median (heuristic: two first calls with cold caches do not move a median of five)."""
     tail_answers: int = 100
     """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
+    first: float = 0.8
+    """Share of a tail in calls begun before the server answered any, from which it is none (heuristic: most of it)."""
     recovery: float = 0.5
     """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
     unary_messages: float = 2.1
@@ -217,6 +221,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
             return Skipped(ID, f"packets were lost or late, which may explain the late responses of {method.name}")
         if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
             return Skipped(ID, f"the network's queue may explain the late responses of {method.name}")
+        if _began_before_answers(tables, slow, limits):
+            return Skipped(ID, f"the late responses of {method.name} are of the first calls that their server answered")
         means = _measure_servers(tables, _find_examples(tables, slow)[0])
         if means[0][0] < limits.of_tail * p99:
             return slow
@@ -235,6 +241,18 @@ def _is_tail_of_server(slow: _Slow, limits: Limits) -> bool:
     excess = slow.count * (figures["mean"] - figures["p50"])
     notices = latency is None or slow.p99_ns >= limits.of_user * latency["p99"]
     return notices and slow.beyond_median_ns >= limits.of_tail * excess
+
+
+def _began_before_answers(tables: Tables, slow: _Slow, limits: Limits) -> bool:
+    """Check whether the long calls began before their server had answered any: it may just have started."""
+    rpcs, servers = tables.rpcs, _shared.number_servers(tables)[tables.rpcs.connection]
+    answered = np.full(int(servers.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(answered, servers, rpcs.start_time_ns + rpcs.duration_ns)
+    mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
+    beyond = rpcs.duration_ns[mine] - np.median(rpcs.duration_ns[mine])
+    beyond[beyond < limits.of_tail * (slow.p99_ns - slow.p50_ns)] = 0.0
+    first = rpcs.start_time_ns[mine] < answered[servers[mine]]
+    return bool(beyond[first].sum() >= limits.first * beyond.sum())
 
 
 def _find_longest_recovery(tables: Tables) -> int:
