@@ -115,6 +115,8 @@ def _choose(
     place = most if most and abouts[most.id].weighs_time else None
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
+        if missing := _find_missing(grave, worst, budget):
+            return Verdict(f"{missing.verdict} {_mention(worst)}", missing.id)
         if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
             return Verdict(f"{larger.verdict} {_mention(worst)}", larger.id)
         return Verdict(worst.verdict, worst.id)
@@ -146,6 +148,14 @@ def _choose(
         words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
         return Verdict(f"No cause was found, but {words}: see the time by cause.", None)
     return Verdict("No transport problem was found in this capture.", None)
+
+
+def _find_missing(grave: Sequence[Finding], worst: Finding, budget: Mapping[str, int]) -> Finding | None:
+    """Find the finding about the capture, if it lacks most of the RPC time and the worst finding costs less."""
+    share = budget.get("capture_gap", 0) / max(1, sum(budget.values()))
+    if share <= _MOST or worst.share is None or worst.share >= share:
+        return None
+    return next((finding for finding in grave if finding.id == "capture-quality"), None)
 
 
 def _find_most(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:

@@ -114,6 +114,14 @@ def test_the_place_of_most_time_comes_before_a_small_cost() -> None:
     assert choose_verdict([less, window], {}, ABOUTS).finding == window.id
 
 
+def test_a_capture_that_lacks_most_of_the_time_comes_before_a_smaller_cost() -> None:
+    quality = finding("capture-quality", lost_ns=None, share=None)
+    for gap, share, expected in ((900, 0.05, quality.id), (300, 0.05, "loss-recovery"), (600, None, "loss-recovery")):
+        found = [quality, finding("loss-recovery", share=share, lost_ns=None if share is None else 1_000)]
+        verdict = choose_verdict(found, {"capture_gap": gap, "server": 1_000 - gap}, ABOUTS)
+        assert verdict.finding == expected
+
+
 def test_most_of_the_rpcs_are_not_most_of_the_time() -> None:
     """One call of one that failed shows no pattern, and does not say that the transport is well."""
     few = {"severity": "info", "lost_ns": None, "share": None}
