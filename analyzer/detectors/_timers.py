@@ -15,8 +15,8 @@ MS = 1_000_000
 S = 1_000 * MS
 
 SILENCE, DURATION, CONNECT = "silence", "duration", "connect"
-"""What a timer measures: time without a byte of the stream, the stream's age, or the wait for a backend's connection,
-which ends no stream that had a response."""
+"""What a timer measures: time without a byte of the stream, the stream's age, or the wait for a backend's connection or
+its first answer, which ends no stream that had a response."""
 
 
 class Timer(Struct, frozen=True):
@@ -52,7 +52,17 @@ TIMERS = (
     Timer("envoy", "max_stream_duration", DURATION, None, "protocol.proto, Envoy 1.31"),
     Timer("envoy", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
-    Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
+    Timer("caddy", "reverse_proxy transport http response_header_timeout", CONNECT, None, "reverse_proxy, Caddy 2.11"),
+    Timer(
+        "caddy",
+        "reverse_proxy transport http read_timeout",
+        SILENCE,
+        None,
+        "reverse_proxy, Caddy 2.8",
+        504,
+        _INTERNAL_ERROR,
+    ),
+    Timer("caddy", "servers timeouts write", DURATION, None, "global options, Caddy 2.11", 0, _INTERNAL_ERROR),
     Timer("Apache", "ProxyTimeout", SILENCE, 60 * S, "mod_proxy, Apache 2.4; that of Timeout by default", 503),
     Timer("h2o", "proxy.timeout.io", SILENCE, 30 * S, "Proxy Directives, H2O 2.2", 502),
     Timer("Pingora", "HttpPeer options.read_timeout", SILENCE, None, "pingora-core upstreams::peer, Pingora 0.6", 502),
@@ -80,7 +90,14 @@ class OneTimer(Struct, frozen=True, eq=False):
 
 
 def is_one_timer(tables: Tables, rpc: Counts, limits: OneTimer) -> bool:
-    """Check whether RPCs lasted equally long but ended apart; calls begun and stopped together do not count."""
+    """Check whether RPCs lasted equally long but ended apart; calls begun and stopped together do not count.
+
+    The first calls of a connection may have waited for it: their timers began before their first packet.
+    """
+    first = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(first, tables.rpcs.connection, tables.rpcs.start_time_ns)
+    later = rpc[tables.rpcs.start_time_ns[rpc] > first[tables.rpcs.connection[rpc]]]
+    rpc = later if len(later) >= limits.timer_rpcs else rpc
     if len(rpc) < limits.timer_rpcs:
         return False
     durations = tables.rpcs.duration_ns[rpc]

@@ -66,13 +66,13 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Ints, Mask, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _retries, _timers
 from ._failures import Failed
 from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
-from ._software import C_CORE
+from ._software import C_CORE, is_of, recognise_end
 
 ID = "cancelled"
 ABOUT = About(
@@ -170,7 +170,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
         ),
-        remedies=_LIMITS if refused.all() else (_LOG,) if own else _list_remedies(timer, by),
+        remedies=_LIMITS if refused.all() else (_LOG,) if own else _list_remedies(tables, others.rpc, timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=f"{_name_refusals(tables, rows)}: {_CHECK}."
         if refused.all()
@@ -323,7 +323,7 @@ def _measure(rows: Failed, everything: int) -> dict[str, int | float | str]:
     }
 
 
-def _list_remedies(timer: bool, by: str) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, rpc: Counts, timer: bool, by: str) -> tuple[Remedy, ...]:
     stop = Remedy(
         "application",
         "look at cancellation in the handler",
@@ -339,7 +339,26 @@ def _list_remedies(timer: bool, by: str) -> tuple[Remedy, ...]:
         if by == "client"
         else "the client did not cancel; for example Server::timeout in tonic",
     )
-    envoy = Remedy(
-        "Envoy", "route.timeout: 0s, or max_stream_duration", "for long calls: 15 s is the default of a route's timeout"
-    )
-    return (find, envoy, stop)
+    seen = {recognise_end(tables, one, int(by == "server")) for one in common.connections_of(tables, rpc)}
+    own = tuple(remedy for remedy in _TIMERS[by] if any(is_of(remedy.implementation, one) for one in seen))
+    return (*own, find, *(() if own else (_ENVOY,)), stop)
+
+
+_ENVOY = Remedy(
+    "Envoy", "route.timeout: 0s, or max_stream_duration", "for long calls: 15 s is the default of a route's timeout"
+)
+_TIMERS = {
+    "client": (
+        Remedy("tonic", "Endpoint::timeout(...)", "the client gives up each call of the channel after that time"),
+        Remedy(
+            "Armeria",
+            "responseTimeoutMillisForEachAttempt(...) of RetryConfigBuilder or RetryingClientBuilder",
+            "the client gives up each attempt after that time; a call may have several",
+        ),
+    ),
+    "server": (
+        Remedy("tonic", "Server::timeout(...)", "the server gives up each call after that time"),
+        Remedy("Armeria", "ServerBuilder.requestTimeoutMillis(...)", "the server gives up each call after that time"),
+    ),
+}
+"""Settings of libraries that end calls without a deadline on the wire (tonic 0.14, Armeria 1.32)."""
