@@ -28,6 +28,8 @@ _LONG = "a message was longer than its receiver accepts"
 _LONG_SENT = "a message was longer than its sender may send"
 _LOST = "the proxy lost its backend's connection or stream"
 _NO_CONNECTION = "the proxy got no connection to its backend"
+_COMPRESSED = "the server does not know the compression of the request (grpc-encoding)"
+_COMPRESS_LESS = "or let the client send without compression"
 
 MEANINGS = (
     Meaning(
@@ -98,7 +100,7 @@ MEANINGS = (
     ),
     Meaning(
         C_CORE,
-        ("received metadata size exceeds",),
+        ("received metadata size exceeds", "received initial metadata size exceeds"),
         "the metadata of a call was larger than the limit",
         "grpc.max_metadata_size, grpc.absolute_max_metadata_size",
         "8 and 16 KiB by default, at the end that received it; send less metadata if you can",
@@ -193,6 +195,45 @@ MEANINGS = (
         "Server::timeout(duration)",
         "off by default; a deadline of the client ends calls at both ends",
         "tonic 0.12",
+    ),
+    Meaning(
+        "tonic",
+        ("Too many active requests for the connection",),
+        "as many calls were open as the server allows on a connection",
+        "Server::concurrency_limit_per_connection(n)",
+        "with load_shed(true) the server refuses others at once; both are off by default",
+        "status.rs, tonic 0.14",
+    ),
+    *(
+        Meaning(software, (text,), _COMPRESSED, setting, _COMPRESS_LESS, source)
+        for software, text, setting, source in (
+            (
+                "tonic",
+                "Content is compressed with ",
+                "accept_compressed(CompressionEncoding::Gzip) of the generated server",
+                "compression.rs, tonic 0.14",
+            ),
+            (
+                "grpc-go",
+                "grpc: Decompressor is not installed",
+                'import _ "google.golang.org/grpc/encoding/gzip" in the server',
+                "server.go, grpc-go 1.83",
+            ),
+            (
+                "grpc-js",
+                "Received message compressed with unsupported",
+                "gzip or deflate in the client",
+                "server-interceptors.js, @grpc/grpc-js 1.14",
+            ),
+        )
+    ),
+    Meaning(
+        "Armeria",
+        ("content too large: transferred",),
+        _LONG,
+        "ClientBuilder.maxResponseLength(n), ServerBuilder.maxRequestLength(n)",
+        f"10 MiB by default; {_MEMORY}",
+        "Flags.java, Armeria 1.32",
     ),
     Meaning(
         "Tomcat",

@@ -232,4 +232,6 @@ _LONGER = (
     Remedy("grpc-js", "the call option deadline", _NOTE),
     Remedy("grpc-dotnet", "the call option deadline", _NOTE),
     Remedy("tonic", "Request::set_timeout(...)", _NOTE),
+    Remedy("connect-es", "the call option timeoutMs", _NOTE),
+    Remedy("Armeria", "ClientBuilder.responseTimeoutMillis(...)", _NOTE),
 )

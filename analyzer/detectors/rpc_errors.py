@@ -243,7 +243,8 @@ def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int]) -> It
 _HINTS = {
     "UNAVAILABLE": "UNAVAILABLE means that the server or the path to it was not available; such calls may be retried.",
     "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED means a quota, a limit on message size, or a server that sheds load.",
-    "UNIMPLEMENTED": "UNIMPLEMENTED means that the server lacks the method: different versions, or a wrong address.",
+    "UNIMPLEMENTED": "UNIMPLEMENTED means that the server lacks the method or the request's compression: "
+    "different versions, or a wrong address.",
     "INTERNAL": "INTERNAL means a broken invariant in the server, a library or a proxy between.",
     "UNKNOWN": "UNKNOWN is the status of a server exception that carries none.",
     "UNAUTHENTICATED": "UNAUTHENTICATED means that credentials were missing or no longer valid.",

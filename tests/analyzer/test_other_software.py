@@ -28,26 +28,64 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "must": ["stream-timeout"],
         "says": ["Look at ProxyTimeout of Apache"],
     },
+    "armeria-client-idle": {
+        "verdict": ["connection-churn"],
+        "says": [r"ClientFactoryBuilder.idleTimeoutMillis \(Armeria\)"],
+        "never": ["create one channel and keep", "breaks off"],
+    },
     "armeria-header-limit": {
         "verdict": ["connection-closed-early"],
         "says": [r"Header size exceeded max allowed size \(10240\)", "http2MaxHeaderListSize"],
         "never": ["MaxConnectionAge", "create one channel"],
     },
+    "armeria-response-limit": {
+        "verdict": ["connection-churn"],
+        "says": ["GOAWAY INTERNAL_ERROR", "content too large", r"ClientBuilder.maxResponseLength\(n\)"],
+        "never": ["create one channel"],
+    },
+    "armeria-server-timeout": {
+        "verdict": ["cancelled"],
+        "says": [r"ServerBuilder.requestTimeoutMillis\("],
+        "never": ["in the client", "route.timeout"],
+        "statuses": {"OK": 6, "CANCELLED": 6},
+    },
+    "armeria-stream-limit": {"verdict": ["max-concurrent-streams"], "not": ["server-latency"], "statuses": {"OK": 120}},
     "bloat-other-server": {
         "not": ["receive-window-stall", "stream-window-stall"],
         "never": ["tcp_rmem"],
     },
     "bloat-same-lossy": {"must": ["network-queueing"], "says": ["a network queue of up to 610 ms stood then"]},
+    "caddy-header-timeout": {
+        "verdict": ["proxy-error"],
+        "must": ["stream-timeout"],
+        "says": ["Look at reverse_proxy transport http response_header_timeout of caddy"],
+    },
+    "caddy-read-timeout": {
+        "verdict": ["stream-timeout"],
+        "says": ["Look at reverse_proxy transport http read_timeout of caddy"],
+        "never": ["response_header_timeout", "timeouts write"],
+    },
+    "caddy-write-timeout": {
+        "verdict": ["stream-timeout"],
+        "says": ["Look at servers timeouts write of caddy"],
+        "never": ["envoy", "read_timeout"],
+    },
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-early-answer": HEALTHY | {"rpcs": 8, "statuses": {"OK": 8}, "not": ["cancelled"]},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
+    "connect-node-aborts": {
+        "verdict": ["cancelled"],
+        "says": ["by a timer of about 100 ms"],
+        "statuses": {"CANCELLED": 16},
+    },
     "connect-node-idle": {"verdict": ["connection-churn"], "never": ["create one channel and keep"]},
     "connect-node-pings": {"verdict": ["too-many-pings"], "statuses": {"OK": 3}},
     "connect-node-refused": {
         "verdict": ["max-concurrent-streams", "rpc-errors"],
         "statuses": {"OK": 105, "UNAVAILABLE": 15},
     },
+    "connect-node-started": HEALTHY | {"rpcs": 120, "statuses": {"OK": 120}},
     "envoy-connection-idle": {
         "verdict": ["connection-churn"],
         "says": ["max_connection_duration"],
@@ -81,6 +119,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "goaway-clientdrops": {"verdict": ["connection-closed-early"], "says": ["client's library"]},
     "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
     "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
+    "grpc-js-keepalive-paused-client": {
+        "verdict": ["keepalive-timeout"],
+        "says": [r"keepalive.ServerParameters\{Timeout"],
+        "never": ["ClientParameters"],
+    },
+    "grpc-js-upload-drops": {"verdict": ["capture-quality"], "must": ["receive-window-stall"]},
+    "grpc-ruby-metadata": {"verdict": ["rpc-errors"], "says": ["the metadata of a call was larger than the limit"]},
     "grpcio-age-grace": {
         "verdict": ["rpc-errors"],
         "says": ["grpc.max_connection_age_grace_ms", "5 RPCs ended with an error status right before that"],
@@ -351,10 +396,32 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["peer-unreachable"],
         "says": ["3 RPCs waited \\(4,49"],
     },
+    "tonic-client-timeout": {
+        "verdict": ["cancelled"],
+        "says": [r"Endpoint::timeout\("],
+        "never": ["route.timeout"],
+        "statuses": {"OK": 12, "CANCELLED": 12},
+    },
     "tonic-flow-forgotten": {
         "verdict": ["peer-unreachable"],
         "says": ["answered new connections"],
         "never": ["was unreachable"],
+    },
+    "tonic-gzip-unknown": {
+        "verdict": ["rpc-errors"],
+        "says": [r"accept_compressed\(", "does not know the compression"],
+        "statuses": {"UNIMPLEMENTED": 5},
+    },
+    "tonic-keepalive-paused-client": {
+        "verdict": ["keepalive-timeout"],
+        "says": ["Server::http2_keepalive_timeout"],
+        "never": ["Endpoint::keep_alive_timeout"],
+    },
+    "tonic-late-goodbye": {"not": ["keepalive-timeout"], "never": ["sooner than the round trip"]},
+    "tonic-load-shed": {
+        "verdict": ["rpc-errors"],
+        "says": [r"Server::concurrency_limit_per_connection\(n\)"],
+        "statuses": {"OK": 8, "RESOURCE_EXHAUSTED": 56},
     },
     "tonic-paused-keepalive": {"verdict": ["keepalive-timeout"], "says": ["blocked event loop there"]},
     "tonic-rebooted": {

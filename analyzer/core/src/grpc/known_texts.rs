@@ -7,7 +7,7 @@ const DIGITS: usize = 20;
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1 and connect-go 1.18.
-const ERRORS: [&str; 31] = [
+const ERRORS: [&str; 36] = [
     "upstream request timeout",
     "stream timeout",
     "no healthy upstream",
@@ -17,6 +17,7 @@ const ERRORS: [&str; 31] = [
     "fault filter abort",
     "Concurrent RPC limit exceeded!",
     "No free threads in thread pool",
+    "received initial metadata size exceeds limit",
     "received metadata size exceeds hard limit (value length # vs. #)*",
     "received metadata size exceeds hard limit (# vs. #)*",
     "received metadata size exceeds soft limit (# vs. #)*",
@@ -38,6 +39,10 @@ const ERRORS: [&str; 31] = [
     "Method not found!",
     "Exception calling application: *",
     "Timeout expired",
+    "Too many active requests for the connection",
+    "Content is compressed with *",
+    "grpc: Decompressor is not installed for grpc-encoding *",
+    "Received message compressed with unsupported encoding *",
     "max connection age",
 ];
 
@@ -63,8 +68,8 @@ const REASONS: [&str; 10] = [
 
 /// Debug data of GOAWAY: grpc-go internal/transport/http2_server.go, grpc-java NettyServerHandler, C-core
 /// chttp2_transport.cc, nghttp2 and h2, Netty's DefaultHttp2HeadersDecoder, Tomcat's Http2UpgradeHandler, Jetty's
-/// HTTP2Session.
-const GOAWAYS: [&str; 18] = [
+/// HTTP2Session, Armeria's Http2ResponseDecoder.
+const GOAWAYS: [&str; 19] = [
     "",
     "too_many_pings",
     "max_age",
@@ -83,6 +88,7 @@ const GOAWAYS: [&str; 18] = [
     "Header size exceeded max allowed size (#)",
     "Connection [#], Too much overhead so the connection will be closed",
     "invalid_headers_frame",
+    "content too large: transferred(# + #) > limit(#) (stream: #)",
 ];
 
 /// The known part of a `grpc-message`, from its beginning; `None` for other texts.
@@ -146,5 +152,7 @@ mod tests {
         assert_eq!(find(""), None);
         assert!(is_of_goaway(b"Connection [1f], Too much overhead so the connection will be closed"));
         assert!(!is_of_goaway(b"Connection of bob"));
+        assert!(is_of_goaway(b"content too large: transferred(0 + 16384) > limit(5000) (stream: 3)"));
+        assert_eq!(find("Content is compressed with `zstd` which isn't").as_deref(), Some("Content is compressed with "));
     }
 }

@@ -91,7 +91,7 @@ fn find_purpose<A: Application>(peer: &Side<A>, payload: [u8; 8], at: At) -> Pur
 /// Debug data as far as it is words: a reason is, anything else is not shown.
 fn text(debug_data: &[u8]) -> String {
     let kept = debug_data.get(..REASON).unwrap_or(debug_data);
-    let plain = kept.iter().all(|&byte| byte.is_ascii_alphanumeric() || b" _-.,:()[]".contains(&byte));
+    let plain = kept.iter().all(|&byte| byte.is_ascii_alphanumeric() || b" _-.,:()[]+>".contains(&byte));
     if plain { String::from_utf8_lossy(kept).into_owned() } else { String::new() }
 }
 
