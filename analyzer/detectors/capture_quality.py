@@ -70,7 +70,7 @@ def _write_figure(analysis: Analysis) -> str:
     )
 
 
-ABOUT = About(example="recorded/truncated.pcap", figure=_write_figure, one_direction=True)
+ABOUT = About(example="recorded/wild/grpc-js-upload-drops.pcap.zst", figure=_write_figure, one_direction=True)
 
 
 class Limits(Struct, frozen=True, eq=False):
