@@ -246,8 +246,9 @@ def _explain_trust(tables: Tables, hidden: dict[str, int]) -> str:
     rpcs, touched = int(tables.connections.rpcs.sum()), hidden["rpcs_with_missing_bytes"]
     if not tables.connections.missing_bytes.any() or not rpcs:
         return ""
+    exact = f" Times, sizes and messages of the other {rpcs - touched:,} of {rpcs:,} RPCs are exact."
     return (
-        f" Times, sizes and messages of the other {max(0, rpcs - touched):,} of {rpcs:,} RPCs are exact. "
+        f"{exact if rpcs > touched else ''} "
         "Time that the capture does not show is counted as capture_gap, not as another cause."
     )
 
