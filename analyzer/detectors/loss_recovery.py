@@ -25,8 +25,8 @@ is estimated from that. Responses that leave in the same burst as blocked bytes 
 
 An outage is an interval in which one side retransmitted two or more times after a timeout and no packet of the other
 side arrived, until one did. RPCs that waited for the silent side are charged with it, too: its answers could not
-arrive. Where RPCs lost most of the time in outages, the report names the longest one instead of a share of lost
-packets.
+arrive. All that was retransmitted may have arrived there: then its ACKs were lost. Where RPCs lost most of the time in
+outages, the report names the longest one instead of a share of lost packets.
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
@@ -138,7 +138,8 @@ class _Cost(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all connections on which packets were retransmitted and RPCs waited."""
     connections = tables.connections
-    hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
+    resent = connections.retransmitted_packets > connections.needless_retransmissions
+    hit = np.flatnonzero(resent | (tables.connection_budgets[:, _LOSS] > 0))
     if not len(hit):
         return
     hit = hit[np.argsort(-connections.recovery_ns[hit], kind="stable")]

@@ -125,6 +125,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["ClientParameters"],
     },
     "grpc-js-upload-drops": {"verdict": ["capture-quality"], "must": ["receive-window-stall"]},
+    "grpc-ruby-acks-lost": {
+        "verdict": ["loss-recovery"],
+        "says": ["No packet of server 10.77.0.2 arrived for 3,109 ms"],
+    },
     "grpc-ruby-metadata": {"verdict": ["rpc-errors"], "says": ["the metadata of a call was larger than the limit"]},
     "grpcio-age-grace": {
         "verdict": ["rpc-errors"],
@@ -417,7 +421,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["Server::http2_keepalive_timeout"],
         "never": ["Endpoint::keep_alive_timeout"],
     },
-    "tonic-late-goodbye": {"not": ["keepalive-timeout"], "never": ["sooner than the round trip"]},
+    "tonic-late-goodbye": {
+        "verdict": ["loss-recovery"],
+        "not": ["keepalive-timeout"],
+        "never": ["sooner than the round trip"],
+    },
     "tonic-load-shed": {
         "verdict": ["rpc-errors"],
         "says": [r"Server::concurrency_limit_per_connection\(n\)"],
