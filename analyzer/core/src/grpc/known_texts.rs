@@ -153,6 +153,9 @@ mod tests {
         assert!(is_of_goaway(b"Connection [1f], Too much overhead so the connection will be closed"));
         assert!(!is_of_goaway(b"Connection of bob"));
         assert!(is_of_goaway(b"content too large: transferred(0 + 16384) > limit(5000) (stream: 3)"));
-        assert_eq!(find("Content is compressed with `zstd` which isn't").as_deref(), Some("Content is compressed with "));
+        assert_eq!(
+            find("Content is compressed with `zstd` which isn't").as_deref(),
+            Some("Content is compressed with ")
+        );
     }
 }
