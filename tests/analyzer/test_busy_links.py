@@ -26,7 +26,6 @@ def test_the_server_has_what_a_capture_at_its_end_gives_it(name: str, at_the_ser
     assert budget["transmission"] > 250 * MS
 
 
-
 @pytest.mark.parametrize(
     ("name", "cause", "most_ms"),
     [
