@@ -3,11 +3,12 @@
 import numpy as np
 from msgspec import Struct
 
+from .. import _core
 from ..model.finding import Remedy
 from ..model.text import count
 from ..tables import Counts, Ints, Mask, Tables
 from . import _software
-from ._failures import OK, LossLimits, failed
+from ._failures import CLIENT_DEADLINE, CONNECTION, OK, TRAILERS, LossLimits, failed
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
@@ -89,6 +90,32 @@ def find_refused(tables: Tables) -> Ints:
     """Find the RPCs that servers refused by a GOAWAY and ended without an answer."""
     rows = failed(tables).rpc.astype(np.int64)
     return rows[mark_refused(tables, rows)]
+
+
+def find_refused_with_error(tables: Tables) -> Counts:
+    """Find the RPCs without a response that were open at a server's GOAWAY with an error.
+
+    They are above its last stream, or it ended no RPC behind it: who sends one closes (RFC 9113 section 5.4.1).
+    """
+    g, rpcs = tables.goaways, tables.rpcs
+    last = np.full(len(tables.connections.rpcs), ALL_STREAMS, dtype=np.int64)
+    said = np.full(len(last), np.iinfo(np.int64).max)
+    for connection, row in find_first_goaways(tables, (g.code != 0) & (g.direction == 1)).items():
+        last[connection], said[connection] = g.last_stream[row], g.time_ns[row]
+    if (last == ALL_STREAMS).all() and (said == np.iinfo(np.int64).max).all():
+        return np.zeros(0, dtype=np.uint32)
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    goes_on = np.zeros(len(last), dtype=bool)
+    goes_on[rpcs.connection[(rpcs.status_source == TRAILERS) & (ends > said[rpcs.connection])]] = True
+    rpc = failed(tables).rpc
+    on, silent = rpcs.connection[rpc], np.isin(rpcs.status_source[rpc], _UNANSWERED)
+    # a call that begins after the GOAWAY crosses it on the way, or is its client's mistake
+    found = silent & (rpcs.start_time_ns[rpc] < said[on]) & (ends[rpc] > said[on])
+    return rpc[found & ((rpcs.stream[rpc] > last[on]) | ~goes_on[on])]
+
+
+_UNANSWERED = (CLIENT_DEADLINE, CONNECTION, _core.STATUS_SOURCES.index("client_reset"))
+"""What ended an RPC that its server did not end."""
 
 
 class Alike(LossLimits, frozen=True, eq=False):

@@ -14,7 +14,7 @@ from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
-from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
+from ..tables import BEGUN_BEFORE, ERROR_CODES, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
 from ._shared import EXAMPLES, distinct, milliseconds, severity
@@ -42,23 +42,6 @@ NOT_KEPT = 3
 """Stands for `Failures.reset_by` of RPCs beyond those that the failures table keeps."""
 CANCEL = 8
 """The error code of a RST_STREAM that gives up an RPC (RFC 9113 section 7)."""
-ERROR_CODES = (
-    "NO_ERROR",
-    "PROTOCOL_ERROR",
-    "INTERNAL_ERROR",
-    "FLOW_CONTROL_ERROR",
-    "SETTINGS_TIMEOUT",
-    "STREAM_CLOSED",
-    "FRAME_SIZE_ERROR",
-    "REFUSED_STREAM",
-    "CANCEL",
-    "COMPRESSION_ERROR",
-    "CONNECT_ERROR",
-    "ENHANCE_YOUR_CALM",
-    "INADEQUATE_SECURITY",
-    "HTTP_1_1_REQUIRED",
-)
-"""Names of HTTP/2 error codes (RFC 9113 section 7)."""
 
 
 class Rates(Struct, frozen=True, eq=False):

@@ -66,10 +66,10 @@ import numpy as np
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
+from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
+from . import _draining, _figures, _retries, _timers
 from . import _failures as common
-from . import _figures, _retries, _timers
 from ._failures import Failed
 from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
 from ._software import C_CORE, is_of, recognise_end
@@ -103,6 +103,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
+    given_up &= ~np.isin(rows.rpc, _draining.find_refused_with_error(tables))
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
@@ -199,7 +200,7 @@ def _describe_refused(rows: Failed) -> str:
     )
 
 
-_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
+_CALM = ERROR_CODES.index("ENHANCE_YOUR_CALM")
 _CHECK = "check its limits on received messages and metadata"
 
 

@@ -11,7 +11,9 @@ the number of streams, as `info`: they show a limit on age or on requests.
 
 How it is decided
 -----------------
-An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. An RPC that was open
+An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. It is lost as well when
+it was open at a GOAWAY of its server with an error code behind which that server ended no RPC, or whose last stream is
+below its own: even if its client waits on until its deadline. An RPC that was open
 when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
 gives up its RPCs itself, which is `info`, unless it closes as soon as a GOAWAY reaches it (open RPCs may end after a
 GOAWAY, so its library drops them), or as soon as bytes of its peer reach it that break HTTP/2: a header block that
@@ -39,6 +41,8 @@ By the code:
 
 - ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`. Servers also send it for too many RST_STREAMs
   (CVE-2023-44487): the report counts them. Find out why so many calls are given up.
+- COMPRESSION_ERROR or ENHANCE_YOUR_CALM behind a header block of several frames: the metadata is probably larger than
+  the server accepts. Node's nghttp2 and python-hyper's h2 answer so. The report names the limit of the software seen.
 - PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy, or a limit: Netty and Jetty end a
   connection like that when the header fields of a request are too large. Tomcat sends ENHANCE_YOUR_CALM for many small
   frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
@@ -70,7 +74,7 @@ from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _breaches, _draining, _known_texts, _shared, _software, _timers
+from . import _breaches, _draining, _known_texts, _metadata, _shared, _software, _timers
 from . import _failures as common
 from ._shared import distinct, host, lower, milliseconds, quality_allows, show_packet
 
@@ -171,7 +175,8 @@ def _find_lost(tables: Tables) -> Counts:
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
     seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
-    return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
+    ended = rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)]
+    return np.union1d(ended, _draining.find_refused_with_error(tables))
 
 
 def _make_end(
@@ -270,18 +275,28 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
     if end.goaway < 0:
         return _CHECKS[end.closer]
     if int(tables.goaways.code[end.goaway]):
-        known = _known_texts.find_meaning(_find_reason(tables, end.goaway))
-        return (
-            f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
-            if known
-            else _breaches.advise_by_code(tables, end.goaway, end.breach)
-        )
+        return _advise_after_error(tables, end)
     if end.drops:
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
     if drained:
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
+
+
+def _advise_after_error(tables: Tables, end: _End) -> str:
+    """Say what to do by the text of an error, by the metadata before it, or by its code."""
+    if known := _known_texts.find_meaning(_find_reason(tables, end.goaway)):
+        return f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
+    if end.breach < 0 and (large := _describe_metadata(tables, end.goaway)):
+        own = _metadata.list_remedies(tables, end.goaway)
+        return f"{large} Send less metadata, or raise its limit{f' ({own[0].knob})' if len(own) == 1 else ''}."
+    return _breaches.advise_by_code(tables, end.goaway, end.breach)
+
+
+def _describe_metadata(tables: Tables, goaway: int) -> str:
+    """Say that metadata was large before an error without a text that says why; nothing else."""
+    return "" if _find_reason(tables, goaway) else _metadata.describe_large(tables, goaway)
 
 
 def _describe_end(tables: Tables, end: _End) -> str:
@@ -361,8 +376,17 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
         yield show_packet(goaways, "packet", row, what)
     if end.lost:
         yield common.began(tables, end.lost[0])
-        closed = f", closed by the {end.closer}," if end.closer in ("client", "server") else ""
-        yield common.ended(tables, end.lost[0], f"the connection{closed} ends without a response")
+        yield common.ended(tables, end.lost[0], _describe_loss_of_one(tables, end))
+
+
+def _describe_loss_of_one(tables: Tables, end: _End) -> str:
+    """Say what ended the first lost RPC: its client's reset, or the end of the connection."""
+    rows = common.failed(tables)
+    rows = rows.where(rows.rpc == end.lost[0])
+    if len(rows) and rows.reset_by[0] == 0:
+        return common.reset_words(tables, rows, 0)
+    closed = f", closed by the {end.closer}," if end.closer in ("client", "server") else ""
+    return f"the connection{closed} ends without a response"
 
 
 def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding:
@@ -463,7 +487,9 @@ def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
         log = Remedy(
             "application", f"the log of {sender} at the times of the evidence", _SAYS.format(common.error_name(code))
         )
-        return (*((_known_texts.make_remedy(known),) if known else ()), log)
+        large = end.breach < 0 and not known and _describe_metadata(tables, end.goaway)
+        limits = _metadata.list_remedies(tables, end.goaway) if large else ()
+        return (*((_known_texts.make_remedy(known),) if known else ()), *limits, log)
     if end.breach >= 0:
         return (_breaches.make_remedy(tables, end.breach),)
     if end.goaway < 0 and end.closer == "client":

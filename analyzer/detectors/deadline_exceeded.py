@@ -68,7 +68,7 @@ ID = "deadline-exceeded"
 ABOUT = About(
     example="recorded/deadline-exceeded.pcap",
     figure=_figures.statuses("DEADLINE_EXCEEDED"),
-    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
+    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole", "connection-closed-early"),
     precedence=3,
     weight="deadline_exceeded_share",
 )

@@ -48,7 +48,7 @@ from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import Counts, Mask, Tables
+from ..tables import ERROR_CODES, Counts, Mask, Tables
 from . import _failures as common
 from . import _retries
 from ._failures import Failed
@@ -63,7 +63,7 @@ TOO_LARGE = re.compile(
 )
 """Texts of errors: `received message larger than max` (C-core, grpc-go, grpc-js), `gRPC message exceeds maximum size`
 (grpc-java), `decoded message length too large` (tonic)."""
-ENHANCE_YOUR_CALM = common.ERROR_CODES.index("ENHANCE_YOUR_CALM")
+ENHANCE_YOUR_CALM = ERROR_CODES.index("ENHANCE_YOUR_CALM")
 
 
 class Limits(common.Rates, frozen=True, eq=False):

@@ -51,12 +51,13 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _software, _timers
+from . import _metadata, _software, _timers
 from ._failures import Failed
 from ._shared import FEW_EXAMPLES, milliseconds, name_hosts, quality_allows
 
 ID = "proxy-error"
 ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
+_TOO_LARGE = 431
 _STATUSES = 5
 """HTTP statuses shown, the most frequent first."""
 
@@ -98,7 +99,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"The RPCs took {milliseconds(median)} (median)."
             + ("" if named else " The responses do not name the software that sent them.")
         ),
-        remedies=_list_remedies(most, who, median),
+        remedies=_list_remedies(most, who, median, _software.recognise_server(tables, connections)),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
@@ -167,8 +168,10 @@ def _explain_status(code: int) -> str:
 
 
 _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
-    413: (("nginx", "client_max_body_size", "1 MiB by default; a stream of requests counts as one body"),),
-    431: (("nginx", "large_client_header_buffers", "4 x 8 kB by default"),),
+    413: (
+        ("Caddy", "request_body { max_size n }", "off by default; a stream of requests counts as one body"),
+        ("nginx", "client_max_body_size", "1 MiB by default; a stream of requests counts as one body"),
+    ),
     502: (
         (
             "nginx",
@@ -185,17 +188,21 @@ _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
 }
-"""Settings by HTTP status, besides timers: nginx.org/en/docs (1.22), envoyproxy.io/docs (1.30)."""
+"""Settings by HTTP status, besides timers: nginx.org/en/docs (1.22), envoyproxy.io/docs (1.30), Caddy 2.8."""
 
 
-def _list_remedies(code: int, who: list[str], time_ns: float) -> tuple[Remedy, ...]:
-    """List the log first, then the settings of the software that answered, or of all if it is unknown."""
+def _list_remedies(code: int, who: list[str], time_ns: float, server: str | None) -> tuple[Remedy, ...]:
+    """List the log first, then the settings of the software that answered, or of all if it is unknown.
+
+    The responses name it, or its SETTINGS show it.
+    """
     name = who[0].partition(" (")[0] if who else "the software that answered"
     log = Remedy(
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )
-    software = _software.recognise(*who[:1])
+    software = _software.recognise(*who[:1]) if who else server
     settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
+    settings += _metadata.list_settings(software) if code == _TOO_LARGE else ()
     settings += _timers.list_answering_timers(code, time_ns, software)
     own = [setting for setting in settings if _software.is_of(setting.implementation, software)]
-    return (log, *(own if who else settings))
+    return (log, *(own if who or own else settings))

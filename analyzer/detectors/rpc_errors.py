@@ -58,7 +58,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import NOT_SEEN, Tables
+from ..tables import ERROR_CODES, NOT_SEEN, Tables
 from ..tables.durations import total_ns
 from . import _breaches, _known_texts, _software
 from . import _failures as common
@@ -254,7 +254,7 @@ _HINTS = {
 
 def _explain_refused(tables: Tables, rows: Failed) -> str:
     """Say why the server refused most of the streams, as far as that is on the wire; nothing if it did not."""
-    refused = rows.where((rows.reset_by == 1) & (rows.reset_code == common.ERROR_CODES.index("REFUSED_STREAM")))
+    refused = rows.where((rows.reset_by == 1) & (rows.reset_code == ERROR_CODES.index("REFUSED_STREAM")))
     if 2 * len(refused) <= len(rows):
         return ""
     c, connection = tables.connections, int(np.bincount(tables.rpcs.connection[refused.rpc]).argmax())

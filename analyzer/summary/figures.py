@@ -10,7 +10,7 @@ from .. import _core
 from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
 from ..model.text import count
-from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Counts, Ints, Method, Processes, Tables
+from ..tables import DIRECTIONS, ERROR_CODES, NO_AGENT, PROTOCOLS, Codes, Counts, Ints, Method, Processes, Tables
 from . import tls
 from .hops import describe_proxies
 from .processes import split_budget
@@ -340,6 +340,23 @@ def _name_http1(tables: Tables) -> str:
     return f"; {count(number, 'connection')} {'is' if number == 1 else 'are'} HTTP/1" if number else ""
 
 
+def _describe_refused_headers(tables: Tables) -> str:
+    """Say that servers answered unfinished header blocks with GOAWAY; nothing if there is none."""
+    g, frames = tables.goaways, tables.directions.header_frames[::2]
+    begun = (tables.connections.complete != 0) & (frames > 0)
+    rows = np.flatnonzero((g.direction == 1) & (g.code != 0) & begun[g.connection])
+    if not len(rows):
+        return ""
+    sent = tables.directions.header_block_bytes[::2][g.connection[rows]]
+    on = count(len(np.unique(g.connection[rows])), "connection")
+    code = int(g.code[rows[0]])
+    name = ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
+    return (
+        f"the header block of each request is unfinished: on {on} the server answered up to {int(sent.max()):,} bytes "
+        f"of it with GOAWAY {name}. Its metadata is probably larger than the server accepts"
+    )
+
+
 def why_no_grpc(tables: Tables) -> str:
     """Say what a capture without RPCs contains, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
@@ -375,6 +392,8 @@ def why_no_grpc(tables: Tables) -> str:
             "capture before the client makes its calls"
         )
     if not tables.other_streams:
+        if refused := _describe_refused_headers(tables):
+            return refused
         sent = (tables.setups.server_begins[protocol == HTTP2] != 0).any()
         return f"HTTP/2 connections without a request{'' if sent else ', on which the server sent nothing'}"
     return f"HTTP/2 without gRPC: {count(tables.other_streams, 'other stream')}"

@@ -28,6 +28,7 @@ from .columns import BEGUN_BEFORE as BEGUN_BEFORE
 from .columns import COMPLETE as COMPLETE
 from .columns import DIRECTIONS as DIRECTIONS
 from .columns import END_MISSING as END_MISSING
+from .columns import ERROR_CODES as ERROR_CODES
 from .columns import HEADERS_UNKNOWN as HEADERS_UNKNOWN
 from .columns import LAYERS as LAYERS
 from .columns import METHOD_UNKNOWN as METHOD_UNKNOWN

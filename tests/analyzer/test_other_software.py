@@ -256,6 +256,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpclib-slowreader2": {"says": ["reads slowly"]},
     "grpclib-tail": {"verdict": ["server-latency"]},
     "grpclib-upload": {"verdict": ["initial-congestion-window"]},
+    "h2-metadata": {
+        "verdict": ["connection-closed-early"],
+        "says": ["GOAWAY ENHANCE_YOUR_CALM", "200,231 bytes of metadata in 13 frames"],
+        "never": ["refused the response", "See the sender's log"],
+        "not": ["cancelled"],
+    },
     "haproxy-streamtimeout": {
         "verdict": ["stream-timeout"],
         "says": ["END_STREAM without trailers"],
@@ -289,6 +295,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "nginx-bothlegs-any": {"verdict": ["max-concurrent-streams"], "rpcs": 200, "says": ["is a proxy"]},
     "nginx-goaway50": {"says": ["50 requests", "keepalive_requests", "6 calls were refused"]},
+    "nghttp2-metadata": {
+        "verdict": ["connection-closed-early"],
+        "says": ["GOAWAY COMPRESSION_ERROR", "70,231 bytes of metadata in 5 frames", "raise its limit"],
+        "never": ["look at the HTTP/2 library of", "refused the response"],
+        "statuses": {"DEADLINE_EXCEEDED": 6},
+    },
     "nginx-http-statuses": {
         "verdict": ["proxy-error"],
         "says": ["503", "401", "302", "nginx/1.22.1"],

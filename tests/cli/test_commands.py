@@ -164,6 +164,13 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
         assert says in outcome.err, outcome.err
 
 
+def test_a_header_block_that_the_server_refused_is_a_request() -> None:
+    outcome = run_here("analyze", recorded("wild/nghttp2-metadata-cut.pcap.zst"))
+    assert outcome.code == 4
+    assert "on 6 connections the server answered up to 147,456 bytes of it with GOAWAY COMPRESSION_ERROR" in outcome.err
+    assert "without a request" not in outcome.err
+
+
 def test_a_capture_without_rpcs_names_its_http2_requests() -> None:
     outcome = run_here("analyze", synthetic("not_grpc").file)
     assert (outcome.code, b"3 HTTP/2 requests are no RPCs" in outcome.out) == (4, True)

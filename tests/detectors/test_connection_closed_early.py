@@ -107,6 +107,49 @@ def test_a_goaway_that_answers_a_close_is_no_cause() -> None:
     assert "GOAWAY INTERNAL_ERROR" in must(connection_closed_early, before).verdict
 
 
+@pytest.mark.parametrize(
+    ("size", "answered", "code", "says"),
+    [
+        (40_000, False, 11, True),
+        (40_000, True, 11, False),  # the server accepted metadata of that size
+        (9_000, False, 11, False),  # it fits into one frame
+        (40_000, False, 2, True),
+        (40_000, False, 13, False),  # HTTP_1_1_REQUIRED is about something else
+    ],
+)
+def test_metadata_larger_than_a_frame_may_be_the_reason(
+    size: int, answered: bool, code: int, says: bool, tmp_path: Path
+) -> None:
+    conv = opened()
+    metadata = [(b"x-big", bytes(range(33, 127)) * (size // 94))]
+    if answered:
+        conv.unary(METHOD, metadata=metadata)
+        metadata = []
+    conv.start_rpc(METHOD, metadata=metadata, end_stream=True)
+    conv.advance(5 * MS)
+    conv.goaway("server", code)
+    verdict = must(connection_closed_early, played(conv, tmp_path, close="server")).verdict
+    assert ("Send less metadata, or raise its limit." in verdict) == says, verdict
+
+
+def test_calls_that_a_server_in_error_left_are_lost_at_their_deadline(tmp_path: Path) -> None:
+    """A server that goes on to end RPCs behind its GOAWAY left none of those up to its last stream."""
+    for goes_on in (False, True):
+        conv = opened()
+        calls = [conv.start_rpc(METHOD, timeout="50m", end_stream=True) for _ in range(2)]
+        conv.advance(5 * MS)
+        conv.goaway("server", 11, calls[-1].stream_id)
+        conv.advance(5 * MS)
+        if goes_on:
+            calls[0].finish()
+        conv.advance(40 * MS)
+        calls[1].cancel()
+        if not goes_on:
+            calls[0].cancel()
+        found = must(connection_closed_early, played(conv, tmp_path))
+        assert found.metrics["lost_rpcs"] == (0 if goes_on else 2)
+
+
 def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
     """Some calls that end well, then some that wait when the connection is closed."""
     conv = opened()

@@ -12,7 +12,9 @@ from support import recorded
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import proxy_error
+from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_proxies import refused
+from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = [
     "wild/nginx-http-statuses",
@@ -125,3 +127,35 @@ def test_a_page_is_not_needed(tmp_path: Path) -> None:
 
 def test_a_status_of_the_server_is_not_the_proxys() -> None:
     assert told(proxy_error, tables_of_scene("proxies-own-status")) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "server", "first", "others"),
+    [
+        (413, b"Caddy", "request_body { max_size n }", ()),
+        (413, b"", "request_body { max_size n }", ("client_max_body_size",)),
+        (431, b"nginx/1.27", "large_client_header_buffers", ()),
+        (431, b"tonic/0.14", "Server::builder().http2_max_header_list_size(n)", ()),
+        (431, b"somebody", None, ()),
+    ],
+)
+def test_a_limit_is_named_for_the_software_seen(
+    status: int, server: bytes, first: str | None, others: tuple[str, ...], tmp_path: Path
+) -> None:
+    conv = opened()
+    for _ in range(3):
+        conv.start_rpc("/demo.Echo/Say", end_stream=True).refuse(status, server=server)
+        conv.advance(MS)
+    knobs = [remedy.knob for remedy in must(proxy_error, played(conv, tmp_path)).remedies][1:]
+    assert knobs == [*([first] if first else []), *others]
+
+
+def test_tonic_is_recognised_by_its_settings(tmp_path: Path) -> None:
+    conv = opened()
+    conv.start_rpc("/demo.Echo/Say", end_stream=True).refuse(431)
+    tables = played(conv, tmp_path)
+    named = replace(tables, agents=(*tables.agents, "tonic/0.14"))
+    named = changed(named, "connections", server_agent=[len(tables.agents)])
+    assert [remedy.implementation for remedy in must(proxy_error, named).remedies] == ["application", "tonic"]
+    unknown = [remedy.implementation for remedy in must(proxy_error, tables).remedies]
+    assert unknown[1] == "application" and {"tonic", "nginx", "grpc-go"} <= set(unknown)
