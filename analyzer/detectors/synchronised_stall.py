@@ -25,9 +25,9 @@ The network is no cause: the capture was taken at that host, or the host's TCP a
 lasted on for as long again. So its kernel and the path worked.
 
 It is reported from two moments with late PINGs, or five waiting RPCs, of one host; from one moment with both when it
-lasted for 200 ms. The time lost is that of the RPCs
-that waited together for the server. What a client's pause costs its callers comes before their first packet, and is not
-counted.
+lasted for 200 ms. From a second on, three waiting RPCs are enough if TCP acknowledged all bytes meanwhile and their
+methods are quick otherwise; two are enough with a late PING. The time lost is that of the RPCs that waited together for
+the server. What a client's pause costs its callers comes before their first packet, and is not counted.
 
 When it cannot tell
 -------------------
@@ -98,6 +98,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
     alone_ns: int = 200_000_000
     """One late PING is enough from this silence on, when RPCs waited, too (heuristic: as TCP's least timeout)."""
+    long_ns: int = 1_000_000_000
+    """Fewer RPCs are enough from this silence on, if TCP acknowledged meanwhile (heuristic: no queue is that long)."""
+    few_rpcs: int = 3
+    """So few RPCs; two with a late PING (heuristic: so many handlers that are late and end together are unlikely)."""
     at_once: float = 0.67
     """The answers came within this share of the difference of the RPCs' durations (heuristic: handlers reach 1)."""
     of_silence: float = 0.1
@@ -248,8 +252,12 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
     """Collect the stalls of one host; None when they are too few."""
     pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
     several = rows[proved.by_rpcs[rows]]
-    together = int(proved.waiting[several].sum()) >= limits.rpcs and _are_answered_at_once(tables, several, limits)
-    long = proved.by_ping & (proved.length_ns >= limits.alone_ns) & (proved.waiting >= limits.rpcs)
+    enough = int(proved.waiting[several].sum()) >= limits.rpcs or _is_long_for_few(tables, several, proved, limits)
+    together = enough and _are_answered_at_once(tables, several, limits)
+    # RPCs that were given up before the host resumed are `keepalive-timeout` or a deadline
+    goes_on = (proved.length_ns >= limits.long_ns) & (tables.stalls.answers_ns >= 0) & (tables.stalls.unanswered == 0)
+    least = np.where(goes_on, limits.few_rpcs - 1, limits.rpcs)
+    long = proved.by_ping & (proved.length_ns >= limits.alone_ns) & (proved.waiting >= least)
     paused = pings >= limits.pings or bool(long[rows].any())
     if not paused and not together:
         return None
@@ -266,6 +274,24 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
         int(waiting.sum()),
         total_ns(proved.length_ns[rows] * waiting),
     )
+
+
+def _is_long_for_few(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> bool:
+    """Check for a silence so long that few RPCs prove it: TCP acknowledged, and their methods are quick otherwise."""
+    acked = tables.stalls.acked_time_ns[rows] >= 0
+    rows = rows[acked & (proved.length_ns[rows] >= limits.long_ns) & (proved.waiting[rows] >= limits.few_rpcs)]
+    return any(_are_methods_quick(tables, row, int(proved.length_ns[row] / limits.factor)) for row in rows.tolist())
+
+
+def _are_methods_quick(tables: Tables, stall: int, most_ns: int) -> bool:
+    """Check whether the methods of the RPCs that waited in a stall usually take less: they are no long polls."""
+    stalls, rpcs = tables.stalls, tables.rpcs
+    start = stalls.start_time_ns[stall]
+    end = start + stalls.duration_ns[stall]
+    on = rpcs.connection == stalls.connection[stall]
+    waited = on & (rpcs.start_time_ns <= start) & (rpcs.start_time_ns + rpcs.duration_ns >= end)
+    methods = np.unique(rpcs.method[waited]).tolist()
+    return bool(methods) and all(np.median(rpcs.duration_ns[rpcs.method == one]) <= most_ns for one in methods)
 
 
 def _are_answered_at_once(tables: Tables, rows: Ints, limits: Limits) -> bool:
@@ -330,6 +356,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "stalls": len(stalls.times),
             "median_stall_ns": stalls.median_ns,
             "longest_stall_ns": int(table.duration_ns[rows].max()),
+            "silent_ns": stalls.total_ns,
             "late_pings": stalls.pings,
             "rpcs_waiting": stalls.waiting,
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
@@ -337,7 +364,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_stall(tables, row)),
         explanation=_explain(tables, stalls, who, period, spent),
-        remedies=_list_remedies(who, quota=period == _QUOTA),
+        remedies=_list_remedies(tables, stalls, who, quota=period == _QUOTA),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
             f"{stopped}{' (median)' if len(stalls.times) > 1 else ''}"
@@ -441,23 +468,42 @@ def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
     )
 
 
-def _list_remedies(who: str, *, quota: bool) -> tuple[Remedy, ...]:
-    remedies = (
-        Remedy(
-            "application",
-            "the garbage collector's log at the times of the evidence",
-            f"on {who}: GODEBUG=gctrace=1 (Go), -Xlog:gc (Java); a larger heap is collected less often",
-        ),
-        Remedy(
-            "linux",
-            "nr_throttled and throttled_usec in cpu.stat of the cgroup, before and after",
-            f"on {who}: they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
-        ),
-        Remedy(
-            "application",
-            "perf_hooks.monitorEventLoopDelay() (Node.js)",
-            f"on {who}: shows whether a handler that computes or waits stops the event loop, and all calls with it",
-        ),
-        Remedy("linux", "the column st of vmstat 1", f"on {who}: time that a hypervisor took from the host"),
-    )
-    return tuple(sorted(remedies, key=lambda remedy: quota and "cpu.stat" not in remedy.knob))
+_GARBAGE = (
+    "the garbage collector's log at the times of the evidence",
+    "GODEBUG=gctrace=1 (Go), -Xlog:gc (Java); a larger heap is collected less often",
+)
+_QUOTAS = (
+    "nr_throttled and throttled_usec in cpu.stat of the cgroup, before and after",
+    "they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
+)
+_STEAL = ("the column st of vmstat 1", "time that a hypervisor took from the host")
+_STOPS_ALL = "whether a handler that computes or waits stops the event loop, and all calls with it"
+_NODE = ("perf_hooks.monitorEventLoopDelay() (Node.js)", f"shows {_STOPS_ALL}")
+_ASYNCIO = (
+    "loop.set_debug(True), loop.slow_callback_duration (Python asyncio)",
+    f"logs slow callbacks: {_STOPS_ALL}",
+)
+_TOKIO = (
+    "tokio::task::spawn_blocking for handlers that compute or block",
+    "such a handler holds a worker thread, and all calls that wait for one",
+)
+_LOOPS = {"grpc-js": _NODE, "connect-es": _NODE, "grpclib": _ASYNCIO, "tonic": _TOKIO}
+"""What to look at first where one loop runs all calls, by software."""
+_WITHOUT_COLLECTOR = ("tonic", "nginx", "haproxy", "envoy", "nghttpx", "Apache", "h2o", "Pingora", "grpc-swift")
+"""Software whose language has no garbage collector."""
+
+
+def _list_remedies(tables: Tables, stalls: _Stalls, who: str, *, quota: bool) -> tuple[Remedy, ...]:
+    """List what to look at: the quota first if the times fit one, the event loop first where the software has one."""
+    connection = int(tables.stalls.connection[stalls.rows[0]])
+    software = _software.recognise(_shared.implementation(tables, connection, stalls.direction))
+    loop = _LOOPS.get(software or "")
+    if software == _software.C_CORE and not stalls.paused:
+        loop = _ASYNCIO  # the threads of C-core acknowledge PINGs while the loop of grpc.aio is blocked
+    looks = [_GARBAGE] if software not in _WITHOUT_COLLECTOR else []
+    looks += [_QUOTAS, *([] if software else [_NODE]), _STEAL]
+    if loop:
+        looks.insert(0, loop)
+    looks.sort(key=lambda look: quota and look is not _QUOTAS)
+    kinds = {_QUOTAS: "linux", _STEAL: "linux"}
+    return tuple(Remedy(kinds.get(look, "application"), look[0], f"on {who}: {look[1]}") for look in looks)

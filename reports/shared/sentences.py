@@ -39,8 +39,12 @@ _COSTS = (
     ("attempts", "connection attempt", "failed"),
 )
 """Metrics that say what a finding costs if that is no time: the noun, and what happened to it."""
-_TIMES = (("delay_ns", "connections delayed by {}"), ("setup_ns", "{} of connection set-up"))
-"""The same for time outside RPCs."""
+_TIMES = (
+    ("delay_ns", "connections delayed by {}"),
+    ("setup_ns", "{} of connection set-up"),
+    ("silent_ns", "silent for {}"),
+)
+"""The same for time outside RPCs: `silent_ns` is a host's own time."""
 
 
 def describe_cost(finding: Finding, *, read: bool = True, mark: Callable[[str], str] = str) -> str:

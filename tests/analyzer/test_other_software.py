@@ -262,6 +262,9 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["refused the response", "See the sender's log"],
         "not": ["cancelled"],
     },
+    "grpc-js-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,205 ms"]},
+    "grpcio-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,195 ms"]},
+    "grpcio-three-slow": {"not": ["synchronised-stall"], "never": ["sent nothing once"]},
     "haproxy-streamtimeout": {
         "verdict": ["stream-timeout"],
         "says": ["END_STREAM without trailers"],

@@ -23,10 +23,12 @@ from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_server
 from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.reports.shared.sentences import describe_cost
 
 FIRES_ON = ["wild/cpu-client", "wild/gc-client", "wild/gc-server"]
 QUIET_ON = [
     "wild/tail-calls",
+    "wild/grpcio-three-slow",
     "wild/lb-slow-backend",
     "wild/ghz-lo-c50",
     "rtt205-go-16000",
@@ -111,6 +113,58 @@ def test_each_limit_for_rpcs(limits: dict[str, Any], fires: bool) -> None:
 )
 def test_one_late_ping_is_enough_when_several_rpcs_waited_for_long(limits: dict[str, Any], fires: bool) -> None:
     assert (found(detector, [recorded("wild/grpcio-stopped-once.pcap.zst")], **limits) is not None) is fires
+
+
+@pytest.mark.parametrize("name", ["grpc-js-stopped-three", "grpcio-stopped-three"])
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [({}, True), ({"few_rpcs": 4}, False), ({"long_ns": 1_300 * MS}, False), ({"factor": 700.0}, False)],
+)
+def test_a_second_is_enough_for_three_waiting_rpcs(name: str, limits: dict[str, Any], fires: bool) -> None:
+    """TCP acknowledged at once; the event loop was blocked, or the process stopped."""
+    finding = found(detector, [recorded(f"wild/{name}.pcap.zst")], **limits)
+    assert (finding is not None) is fires
+    if finding:
+        assert (finding.metrics["stalls"], finding.metrics["rpcs_waiting"], finding.confidence) == (1, 3, "medium")
+        assert "Its TCP acknowledged all bytes in 1 silence" in finding.explanation
+        assert finding.remedies[0].knob.startswith("loop.set_debug(True)") is (name == "grpcio-stopped-three")
+
+
+def test_three_calls_that_one_event_answers_are_long_polls() -> None:
+    tables = decode([recorded("wild/grpcio-stopped-three.pcap.zst")])
+    waited = tables.rpcs.duration_ns > 1_000 * MS
+    assert waited.sum() == 3
+    polls = tables.rpcs.method.copy()
+    polls[waited] = polls.max() + 1
+    assert told(detector, changed(tables, "rpcs", method=polls)) is None
+    unacknowledged = np.full(len(tables.stalls.connection), -1)
+    assert told(detector, changed(tables, "stalls", acked_time_ns=unacknowledged)) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "first", "collector"),
+    [
+        ("grpclib/0.4", "loop.set_debug(True)", True),
+        ("grpc-node-js/1.14", "perf_hooks.monitorEventLoopDelay()", True),
+        ("tonic/0.14", "tokio::task::spawn_blocking", False),
+        ("nginx/1.27", "nr_throttled", False),
+        ("grpc-go/1.85", "the garbage collector's log", True),
+        ("somebody/1", "the garbage collector's log", True),
+    ],
+)
+def test_what_to_look_at_first_depends_on_the_software(agent: str, first: str, collector: bool) -> None:
+    tables = decode([recorded("wild/gc-client.pcap.zst")])
+    named = replace(tables, agents=(*tables.agents, agent))
+    connections = len(tables.connections.rpcs)
+    named = changed(named, "connections", client_agent=np.full(connections, len(tables.agents)))
+    knobs = [remedy.knob for remedy in must(detector, named).remedies]
+    assert knobs[0].startswith(first)
+    assert any("garbage" in knob for knob in knobs) is collector
+
+
+def test_the_time_of_a_client_that_stops_is_its_cost() -> None:
+    finding = must(detector, decode([recorded("wild/gc-client.pcap.zst")]))
+    assert describe_cost(finding) == "silent for 887 ms"
 
 
 @pytest.mark.parametrize(
