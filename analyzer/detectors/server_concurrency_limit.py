@@ -69,7 +69,8 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
-from . import _failures, _figures, _shared, _threads
+from . import _failures, _figures, _shared, _software, _threads
+from ._software import C_CORE
 
 ID = "server-concurrency-limit"
 ABOUT = About(
@@ -338,7 +339,7 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
             f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else unknown}"
         ),
-        remedies=_failures.seen_first(tables, connections, 1, _list_remedies(server, fit.limit)),
+        remedies=_list_remedies(server, fit.limit, _software.recognise_server(tables, connections)),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{server} seems to work on {calls} of {name} at once, {one} each; "
@@ -363,17 +364,53 @@ def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
     yield _failures.ended(tables, row, f"the response, {_shared.milliseconds(float(fit.took_ns[place]))} later")
 
 
-def _list_remedies(server: str, limit: int) -> tuple[Remedy, ...]:
-    note = f"on {server}: more calls at once, if processors and backends allow"
-    pools = (
-        Remedy("C-core", "grpc.server(ThreadPoolExecutor(max_workers=...)) in Python", note),
-        Remedy("grpc-java", "ServerBuilder.executor(...)", note),
-        Remedy("application", "semaphores, locks and connection pools in the handler", note),
+_TO_THREAD = ("asyncio.to_thread(...) around code that blocks", "such code stops the event loop, and every other call")
+_SPAWN = ("tokio::task::spawn_blocking for code that blocks", "such code holds a worker thread of the runtime")
+_OFF_LOOP = ("worker_threads for code that computes", "such code stops the event loop, and every other call")
+_IN_HANDLER = "the library has no such limit by default: look for one in the handler"
+_QUEUES = "that many requests go to that backend at once, and the others wait in the proxy"
+_ONE: dict[str, tuple[tuple[str, str], ...]] = {
+    C_CORE: (("asyncio.to_thread(...) around code that blocks, in handlers of grpc.aio", _TO_THREAD[1]),),
+    "grpclib": (_TO_THREAD,),
+    "tonic": (_SPAWN,),
+    "grpc-js": (_OFF_LOOP,),
+    "connect-es": (_OFF_LOOP,),
+    "Armeria": (("GrpcServiceBuilder.useBlockingTaskExecutor(true)", "handlers that block leave the event loop"),),
+}
+"""What to look at where one call at a time is worked on, by software: one loop, or one thread."""
+_MORE: dict[str, tuple[tuple[str, str], ...]] = {
+    C_CORE: (
+        ("grpc.server(ThreadPoolExecutor(max_workers=...)) in Python", ""),
+        ("GRPC::RpcServer.new(pool_size: n) in Ruby", "30 by default"),
+    ),
+    "grpc-java": (("ServerBuilder.executor(...)", ""),),
+    "grpc-go": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
+    "connect-go": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
+    "Go net/http": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
+    "tonic": (
+        ("Server::builder().concurrency_limit_per_connection(n)", "off by default"),
+        ("tokio::runtime::Builder::worker_threads(n), if handlers block", "as many as processors by default"),
+    ),
+    "grpclib": (("a lock or a semaphore (asyncio.Semaphore)", _IN_HANDLER),),
+    "grpc-js": (("a queue or a pool of connections", _IN_HANDLER),),
+    "connect-es": (("a queue or a pool of connections", _IN_HANDLER),),
+    "grpc-dotnet": (("ThreadPool.SetMinThreads(n, n), if handlers block", "as many as processors by default"),),
+    "Armeria": (("ServerBuilder.blockingTaskExecutor(n)", "200 threads by default"),),
+    "haproxy": (("maxconn of the server line", _QUEUES),),
+}
+"""Limits on the calls worked on at once, by software: gRPC 1.85, grpc for Ruby 1.51, grpc-java 1.68, tonic 0.14 on
+Tokio 1, .NET 8, Armeria 1.32, HAProxy 3.0."""
+
+
+def _list_remedies(server: str, limit: int, software: str | None) -> tuple[Remedy, ...]:
+    """List the limits of the software seen, then those of any handler; only words that fit all without it."""
+    more = "more calls at once, if processors and backends allow"
+    looks = (_ONE.get(software or "", ()) if limit == 1 else ()) + _MORE.get(software or "", ())
+    own = tuple(Remedy(software or "", knob, f"on {server}: {note or more}") for knob, note in looks)
+    loop = "an event loop that handlers block, or a pool of one thread"
+    pool = "the server's pool of threads, its executor or its limit on calls"
+    return (
+        *(own or (Remedy("application", loop if limit == 1 else pool, f"on {server}: {more}"),)),
+        Remedy("application", "semaphores, locks and connection pools in the handler", f"on {server}: {more}"),
         Remedy("application", "RESOURCE_EXHAUSTED when the queue is long", "callers fail at once instead of waiting"),
     )
-    loop = Remedy(
-        "C-core",
-        "asyncio.to_thread(...) around code that blocks, in handlers of grpc.aio",
-        f"on {server}: such code stops the event loop, and every other call with it",
-    )
-    return (loop, *pools) if limit == 1 else pools

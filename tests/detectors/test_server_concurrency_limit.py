@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detecting import found, the_finding
 from judging import changed, must, played, told
+from msgspec.structs import replace
 from process_tables import as_recorded
 from support import recorded, synthetic
 
@@ -162,3 +164,29 @@ def test_a_server_without_processors_has_no_pool() -> None:
     assert isinstance(answer, Skipped)
     assert "waited for a processor in 60% of its time" in answer.reason
     assert must(detector, as_recorded(plain, {"runnable": 0.4, "running": 0.6}))
+
+
+@pytest.mark.parametrize(
+    ("name", "agent", "first"),
+    [
+        ("plateau", None, "grpc.server(ThreadPoolExecutor(max_workers=...)) in Python"),
+        ("tonic-limit", "tonic/0.14", "Server::builder().concurrency_limit_per_connection(n)"),
+        ("plateau", "grpc-java-netty/1.68", "ServerBuilder.executor(...)"),
+        ("plateau", "grpc-go/1.85", "a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)"),
+        ("plateau", "haproxy", "maxconn of the server line"),
+        ("plateau", "somebody/1.0", "the server's pool of threads, its executor or its limit on calls"),
+        ("grpcio-blocked-loop", None, "asyncio.to_thread(...) around code that blocks, in handlers of grpc.aio"),
+        ("grpcio-blocked-loop", "tonic/0.14", "tokio::task::spawn_blocking for code that blocks"),
+        ("grpcio-blocked-loop", "nginx/1.27", "an event loop that handlers block, or a pool of one thread"),
+    ],
+)
+def test_the_limits_are_those_of_the_software_seen(name: str, agent: str | None, first: str) -> None:
+    tables = decode([recorded(f"wild/{name}.pcap.zst")])
+    if agent:
+        tables = replace(tables, agents=(*tables.agents, agent))
+        named = np.full(len(tables.connections.rpcs), len(tables.agents) - 1)
+        tables = changed(tables, "connections", server_agent=named)
+    remedies = must(detector, tables).remedies
+    assert remedies[0].knob == first
+    kinds = {remedy.implementation for remedy in remedies}
+    assert len(kinds - {"application"}) <= 1
