@@ -129,6 +129,8 @@ class Alike(LossLimits, frozen=True, eq=False):
     """A multiple of it, or a power of two, is a limit on requests, not on age (heuristic: people set 100, 128)."""
     age_spread: float = 0.25
     """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
+    closed_spread: float = 0.1
+    """The same for connections that a server closed without GOAWAY (heuristic: less proves a timer alone)."""
 
 
 class Drained(Struct, frozen=True, eq=False):
@@ -199,6 +201,23 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
 
 
+def find_age_of_closes(tables: Tables, limits: Alike) -> int:
+    """Find the age at which a server closed connections with open RPCs and without GOAWAY; 0 unless it is proved.
+
+    They were opened at different times, and their ages are more alike than those: nothing that happened at one moment
+    explains them.
+    """
+    c, goaways = tables.connections, tables.goaways
+    silent = (c.closed_by == 1) & (c.opened_time_ns >= 0) & (c.closed_time_ns >= 0) & (c.rpcs > 0)
+    silent[goaways.connection[goaways.direction == 1]] = False
+    rows = np.flatnonzero(silent)
+    if len(rows) < limits.drained:
+        return 0
+    ages, opened = c.closed_time_ns[rows] - c.opened_time_ns[rows], c.opened_time_ns[rows]
+    age, spread = float(np.median(ages)), int(ages.max() - ages.min())
+    return int(age) if spread <= limits.closed_spread * age and int(np.diff(np.sort(opened)).min()) > spread else 0
+
+
 def _find_age(tables: Tables, goaways: Ints, connections: Ints, requests: int, limits: Alike) -> int:
     """Give the age at which connections were drained if a limit on it gives them equally many requests, too; else 0.
 
@@ -236,4 +255,5 @@ REMEDIES_AGE = (
     Remedy("grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", f"off by default, varied by 10 %; {_MORE}"),
     Remedy("C-core", "grpc.max_connection_age_ms", f"off by default, varied by 10 %; {_MORE}"),
     Remedy("envoy", "common_http_protocol_options.max_connection_duration", f"off by default; {_MORE}"),
+    Remedy("tonic", "Server::builder().max_connection_age(d), max_connection_age_grace(d)", f"off by default; {_MORE}"),
 )

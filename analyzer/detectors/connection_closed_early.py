@@ -22,6 +22,9 @@ less confidence where no GOAWAY gives the reason. Where bytes before it are miss
 that close equally long after their RPC began, at different moments, show a timer. A GOAWAY with an error code that
 cost no RPC is `info`, too.
 
+A server that closes three connections or more without GOAWAY, at the same age although they were opened at different
+times, has a limit on age as well; some versions of tonic end connections like that.
+
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
 
@@ -207,6 +210,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     # no GOAWAY says that the bytes that break HTTP/2 are the reason
     inferred = ends[0].goaway < 0 and ends[0].breach >= 0
     drained = _draining.find_drained(tables, limits)
+    age = _find_age_of_closes(tables, ends[0], limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
     grave = sum(len(end.lost) for end in ends if end.grave)
@@ -221,11 +225,24 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_resets(tables, ends[0])}{timer}",
-        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
+        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
+        f"{_describe_resets(tables, ends[0])}{timer}",
+        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0], age)),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained)}",
+        verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained, age)}",
     )
+
+
+def _find_age_of_closes(tables: Tables, end: _End, limits: Limits) -> int:
+    """Find the age at which the server closes connections without GOAWAY, if it closed this one so; 0 for none."""
+    silent = end.goaway < 0 and end.closer == "server" and end.breach < 0
+    return _draining.find_age_of_closes(tables, limits) if silent else 0
+
+
+def _describe_age(age_ns: int) -> str:
+    if not age_ns:
+        return ""
+    return f" It closed all of them at an age of about {milliseconds(age_ns)}, without GOAWAY: a limit on their age."
 
 
 def _list_given_up(tables: Tables, ends: list[_End]) -> Counts:
@@ -268,8 +285,10 @@ def _describe_resets(tables: Tables, end: _End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
-def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
+def _advise(tables: Tables, end: _End, drained: _draining.Drained | None, age_ns: int) -> str:
     """Say the first thing to do about one connection's end."""
+    if age_ns:
+        return f"The server closes connections at an age of about {milliseconds(age_ns)}: raise that limit."
     if end.goaway < 0 and end.breach >= 0:
         return _breaches.advise_after_breach(tables, end.breach, int(tables.connections.closed_time_ns[end.connection]))
     if end.goaway < 0:
@@ -477,7 +496,9 @@ _GIVEN_UP = Remedy(
 _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
 
 
-def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, end: _End, age_ns: int) -> tuple[Remedy, ...]:
+    if age_ns:
+        return (*common.seen_first(tables, (end.connection,), 1, _draining.REMEDIES_AGE), _RETRY)
     if end.goaway >= 0 and "too_many_pings" in _find_reason(tables, end.goaway).lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
@@ -496,11 +517,15 @@ def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
         return (_GIVEN_UP,)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
+    # without GOAWAY nothing shows a limit on age
+    java, core = (
+        ("", "") if end.goaway < 0 else ("maxConnectionAgeGrace(...); ", "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ")
+    )
     graceful = (
-        _AGE,
+        *(() if end.goaway < 0 else (_AGE,)),
         Remedy("grpc-go", "Server.GracefulStop()", "server: waits for open RPCs, however long they take"),
-        Remedy("grpc-java", "maxConnectionAgeGrace(...); Server.shutdown(), awaitTermination(...)", "the same"),
-        Remedy("C-core", "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; Server::Shutdown(deadline)", "the same"),
+        Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", "the same"),
+        Remedy("C-core", f"{core}Server::Shutdown(deadline)", "the same"),
         Remedy("grpc-js", "Server.tryShutdown()", "the same"),
     )
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")

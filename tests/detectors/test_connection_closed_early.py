@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hyperframe.frame import HeadersFrame
+from hyperframe.frame import HeadersFrame, PingFrame
 from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded, recording, synthetic
@@ -15,9 +16,10 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _draining, _failures, connection_closed_early
 from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
-from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
-from grpcdiag.fixtures.synthetic.words import MS, Side
+from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
+from grpcdiag.fixtures.synthetic.words import MS, START_NS, Side
 
 FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
 QUIET_ON = ["impl-go", "impl-js", "deadline-exceeded"]
@@ -63,7 +65,7 @@ def test_an_age_has_the_settings_of_the_server() -> None:
     drained = _draining.Drained(0, 30_000 * MS, 3, 3, "grpc-go")
     assert drained.describe().endswith("with GOAWAY at an age of about 30.0 s: a limit on the age of connections.")
     assert "MaxConnectionAge:" in drained.advise()
-    assert [remedy.implementation for remedy in drained.list_remedies()] == ["grpc-go", "C-core", "envoy"]
+    assert [remedy.implementation for remedy in drained.list_remedies()] == ["grpc-go", "C-core", "envoy", "tonic"]
     envoy = _draining.Drained(0, 30_000 * MS, 3, 3, "envoy")
     assert envoy.list_remedies()[0].knob in envoy.advise()
 
@@ -148,6 +150,46 @@ def test_calls_that_a_server_in_error_left_are_lost_at_their_deadline(tmp_path: 
             calls[0].cancel()
         found = must(connection_closed_early, played(conv, tmp_path))
         assert found.metrics["lost_rpcs"] == (0 if goes_on else 2)
+
+
+def closed_at(ages_ms: list[int], starts_ms: list[int], folder: Path, goaway: bool = False) -> Tables:
+    """A server that closes connections at these ages, each with an open call."""
+    conversations, links = [], []
+    for number, (age, start) in enumerate(zip(ages_ms, starts_ms, strict=True)):
+        conv = opened(start_ns=START_NS + start * MS)
+        conv.unary(METHOD)
+        conv.start_rpc(METHOD, end_stream=True)
+        conv.advance_to(START_NS + (start + age) * MS)
+        if goaway:
+            conv.goaway("server", 2)
+        conv.inject("server", PingFrame(0, bytes(8)).serialize(), deliver=False)
+        conversations.append(conv)
+        client = dataclasses.replace(CLIENT, port=40_001 + number)
+        links.append(Link(rtt_ns=conv.rtt_ns, close="server", client=client, connection=number))
+    path = folder / "ages.pcap"
+    path.write_bytes(side_by_side(conversations, links).file())
+    return decode([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "starts_ms", "goaway", "named"),
+    [
+        ([500, 505, 495], [0, 100, 230], False, True),
+        ([500, 505, 495], [0, 1, 2], False, False),  # all of them at one moment
+        ([500, 400, 300], [0, 100, 200], False, False),  # the server stopped
+        ([500, 900, 700], [0, 100, 230], False, False),
+        ([500, 505], [0, 100], False, False),
+        ([500, 505, 495], [0, 100, 230], True, False),  # its code says why
+    ],
+)
+def test_a_limit_on_age_without_goaway_needs_proof(
+    ages_ms: list[int], starts_ms: list[int], goaway: bool, named: bool, tmp_path: Path
+) -> None:
+    """Some versions of tonic close at max_connection_age without a word."""
+    found = must(connection_closed_early, closed_at(ages_ms, starts_ms, tmp_path, goaway))
+    assert ("The server closes connections at an age of about" in found.verdict) == named
+    assert any("max_connection_age(d)" in remedy.knob for remedy in found.remedies) == named
+    assert goaway or any("MaxConnectionAge" in remedy.knob for remedy in found.remedies) == named
 
 
 def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
