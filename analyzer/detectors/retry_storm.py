@@ -257,7 +257,7 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             f"of a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),
-        remedies=(_PROXY, _APPLICATION, _REMEDIES[-1]) if by_id else (_APPLICATION, *_REMEDIES),
+        remedies=(*((_PROXY,) if by_id else ()), _APPLICATION),
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
         verdict=(
             f"{caused}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit the "
@@ -279,7 +279,7 @@ def _show_repeats(tables: Tables, rows: Ints) -> Iterator[Evidence]:
 _APPLICATION = Remedy(
     "application",
     "fewer attempts, a back-off that doubles and varies, and a limit on the share of retries",
-    "client: or leave retries to the library, which has these settings",
+    "client: no setting of the library limits retries that the application makes itself",
 )
 _PROXY = Remedy(
     "envoy",

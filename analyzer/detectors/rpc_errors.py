@@ -60,7 +60,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import ERROR_CODES, NOT_SEEN, Tables
 from ..tables.durations import total_ns
-from . import _breaches, _known_texts, _software
+from . import _breaches, _known_texts, _repeats, _software
 from . import _failures as common
 from ._failures import Failed
 from ._known_texts import Meaning
@@ -164,7 +164,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             *((_breaches.make_remedy(tables, breach),) if by_breach else ()),
             *((_known_texts.make_remedy(known[0]),) if known else ()),
             *((_AGAIN,) if refused else ()),
-            *_list_remedies(first, retries, log, _say_why(rows, first)),
+            *_list_remedies(first, log, _say_why(rows, first), again=retries > 0 or _are_sent_again(tables)),
         ),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
@@ -243,6 +243,7 @@ def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int]) -> It
 _HINTS = {
     "UNAVAILABLE": "UNAVAILABLE means that the server or the path to it was not available; such calls may be retried.",
     "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED means a quota, a limit on message size, or a server that sheds load.",
+    "OUT_OF_RANGE": "OUT_OF_RANGE is set by the application itself, or by tonic for a message above a limit.",
     "UNIMPLEMENTED": "UNIMPLEMENTED means that the server lacks the method or the request's compression: "
     "different versions, or a wrong address.",
     "INTERNAL": "INTERNAL means a broken invariant in the server, a library or a proxy between.",
@@ -306,7 +307,17 @@ _AGAIN = Remedy(
 )
 
 
-def _list_remedies(status: str, retries: int, log: str, why: str) -> tuple[Remedy, ...]:
+_SENT_AGAIN = (3, 0.5, 0.1)
+"""Least repeated calls, least share of failed ones, and most repeats of others (the shares as in `retry-storm`)."""
+
+
+def _are_sent_again(tables: Tables) -> bool:
+    """Check whether the application itself sends failed calls again: a retry policy would multiply them."""
+    return any(True for _ in _repeats.find_repeats(tables, *_SENT_AGAIN))
+
+
+def _list_remedies(status: str, log: str, why: str, *, again: bool) -> tuple[Remedy, ...]:
+    """List the log first, or what limits the server; a retry policy only where nobody retries yet."""
     look = Remedy("application", f"{log} at the times of the evidence", f"{why}; costs nothing")
     retry = Remedy(
         "any gRPC implementation",
@@ -318,5 +329,5 @@ def _list_remedies(status: str, retries: int, log: str, why: str) -> tuple[Remed
         "the server's quota or thread pool, or its limit on received messages (4 MiB by default)",
         "the log says which; a larger one costs memory per call",
     )
-    more = {"UNAVAILABLE": () if retries else (retry,), "RESOURCE_EXHAUSTED": (size,)}
+    more = {"UNAVAILABLE": () if again else (retry,), "RESOURCE_EXHAUSTED": (size,)}
     return (*more.get(status, ()), look) if status == "RESOURCE_EXHAUSTED" else (look, *more.get(status, ()))

@@ -72,6 +72,13 @@ def test_retries_of_an_application_have_no_number() -> None:
     assert "30 calls caused 60 requests: retries are 50% of the load" in analysis.verdict.text
 
 
+@pytest.mark.parametrize(("name", "library"), [("grpc-js-app-retries", False), ("retry-storm", True)])
+def test_settings_of_the_library_are_for_its_own_retries(name: str, library: bool) -> None:
+    (found,) = (f for f in analyze([recorded(f"wild/{name}.pcap.zst")]).findings if f.id == detector.ID)
+    assert any("retryPolicy" in remedy.knob for remedy in found.remedies) == library
+    assert any("retryThrottling" in remedy.knob for remedy in found.remedies) == library
+
+
 def test_retries_of_envoy_keep_the_request_id() -> None:
     """Three clients in a loop made 18 calls, each of four attempts; by size alone their next calls are the same."""
     (found,) = (f for f in analyze([recorded("wild/envoy-retries.pcap.zst")]).findings if f.id == detector.ID)

@@ -194,3 +194,12 @@ def test_who_retries_already_is_not_told_to_retry() -> None:
     assert "retries" not in none.explanation
     assert [r.knob for r in none.remedies if "retryPolicy" in r.knob]
     assert not [r.knob for r in retried.remedies if "retryPolicy" in r.knob]
+
+
+@pytest.mark.parametrize("name", ["grpc-js-app-retries", "grpcio-app-retries"])
+def test_an_application_that_retries_itself_is_not_told_to_retry(name: str) -> None:
+    """Its calls carry no grpc-previous-rpc-attempts; a retry policy would multiply them."""
+    tables = decode([recorded(f"wild/{name}.pcap.zst")])
+    assert not [r.knob for r in must(rpc_errors, tables).remedies if "retryPolicy" in r.knob]
+    once = changed(tables, "repeats", next_stream=np.zeros(len(tables.repeats.stream)))
+    assert [r.knob for r in must(rpc_errors, once).remedies if "retryPolicy" in r.knob]
