@@ -146,7 +146,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         _describe_timer(median, hidden) if timer else reason,
         _HIDDEN if hidden else "",
         f"Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}" if own else "",
-        _describe_unsent(others),
+        _describe_unsent(tables, others, limits),
         _describe_refused(rows.where(refused)) if refused.any() else "",
         ""
         if timer or own or reason or (hedged | refused).all()
@@ -257,15 +257,24 @@ def _find_other_answers(tables: Tables, rows: Failed, within_ns: Ints, least: fl
 _HIDDEN = "It may have been their deadline: names of header fields were sent before the capture."
 
 
-def _describe_unsent(rows: Failed) -> str:
-    """Say that calls with a deadline were given up before their first byte left: they count from before that."""
+def _describe_unsent(tables: Tables, rows: Failed, limits: Limits) -> str:
+    """Say that calls with a deadline were given up before their first byte left, and what is known of the deadline."""
     unsent = rows.where((rows.deadline_ns > 0) & (rows.duration_ns == 0) & (rows.reset_by == 0))
     if not len(unsent):
         return ""
     deadlines = milliseconds(float(np.median(unsent.deadline_ns)))
+    reset = f"{len(unsent):,} of them were reset in the packet that began them"
+    if (unsent.deadline_ns <= limits.early_ns).all():
+        return f"{reset}, with a grpc-timeout of only {deadlines}: their deadline passed as they were sent."
+    software = {recognise_end(tables, one, 0) for one in common.connections_of(tables, unsent.rpc)}
+    if software == {C_CORE}:
+        return (
+            f"{reset}. Their grpc-timeout is what was left when C-core wrote it, {deadlines}: their deadline had not "
+            "passed, and the application gave them up."
+        )
     return (
-        f"{len(unsent):,} of them were reset in the packet that began them: the client gave up before or as it sent "
-        f"them. If they had waited there, their deadline of {deadlines} may have passed."
+        f"{reset}: the client gave up before or as it sent them. If they had waited there, their deadline of "
+        f"{deadlines} may have passed."
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judging import changed, must, played, tables_of_scene
+from msgspec import structs
 from support import recorded, synthetic
 
 from grpcdiag.analyzer._core import STATUS_SOURCES
@@ -211,6 +212,31 @@ def test_all_attempts_but_the_one_that_is_answered_are_hedged(tmp_path: Path, wi
                 call.cancel()
         conv.settle()
     assert must(cancelled, played(conv, tmp_path)).metrics["hedged_rpcs"] == 4 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("timeout", "agent", "says"),
+    [
+        ("500u", "grpc-go/1.85", "with a grpc-timeout of only 500 µs: their deadline passed as they were sent."),
+        ("5S", "grpc-c++/1.66", "Their grpc-timeout is what was left when C-core wrote it, 5,000 ms"),
+        ("5S", "grpc-go/1.85", "their deadline of 5,000 ms may have passed."),
+        (None, "grpc-go/1.85", None),
+    ],
+)
+def test_a_reset_in_the_packet_of_the_request(
+    timeout: str | None, agent: str, says: str | None, tmp_path: Path
+) -> None:
+    conv = opened()
+    for _ in range(3):
+        with conv.batch("client"):
+            conv.start_rpc(METHOD, timeout=timeout).cancel()
+        conv.advance(7 * MS)
+    tables = played(conv, tmp_path)
+    tables = structs.replace(tables, agents=(*tables.agents, agent))
+    tables = changed(tables, "connections", client_agent=[len(tables.agents) - 1])
+    found = must(cancelled, tables)
+    assert ("in the packet that began them" in found.explanation) == (says is not None)
+    assert says is None or says in found.explanation
 
 
 def test_hedging_of_a_recorded_client() -> None:
