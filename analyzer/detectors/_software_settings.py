@@ -139,12 +139,15 @@ SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...
 }
 """What it sets, at which ends, the setting and a note, by software and where they are described (not shown)."""
 
-COMMON = ("grpc-go", "grpc-java", C_CORE, "grpc-js", "tonic", "grpc-dotnet", "envoy")
-"""Software whose settings are listed when none was recognised: the most used."""
+COMMON = (C_CORE, "envoy", "grpc-dotnet", "grpc-go", "grpc-java", "grpc-js", "tonic")
+"""Software whose settings are listed when none was recognised: the most used, by name."""
 
 
 def list_software_settings(sets: str, implementation: str | None, direction: int) -> tuple[Remedy, ...]:
-    """List the settings of the software seen at one end, then Envoy's; without any, those of the most used."""
+    """List the settings of the software seen at one end, then Envoy's.
+
+    For unknown software what to look for comes first, and then the settings of the most used.
+    """
     seen = recognise(implementation)
     wanted, end = (seen, "envoy") if seen else COMMON, ("client", "server")[direction]
     mine = [
@@ -154,6 +157,9 @@ def list_software_settings(sets: str, implementation: str | None, direction: int
         if what == sets and direction in ends
     ]
     remedies = tuple(dict.fromkeys(remedy for name in wanted for remedy in mine if remedy.implementation == name))
-    if seen is None or any(remedy.implementation == seen for remedy in remedies):
+    if seen is None:
+        look = f"the {sets} in the settings of the {end}'s library"
+        return (Remedy("any gRPC implementation", look, "a larger one needs more memory"), *remedies)
+    if any(remedy.implementation == seen for remedy in remedies):
         return remedies
     return (find_none(seen), *remedies)

@@ -57,7 +57,7 @@ from ._software import C_CORE
 
 ID = "message-too-large"
 ABOUT = About(example="recorded/wild/grpc-java-receive-limit.pcap.zst", precedence=2, weight="refused_share")
-RESOURCE_EXHAUSTED = _core.STATUSES.index("RESOURCE_EXHAUSTED")
+RESOURCE_EXHAUSTED, OUT_OF_RANGE = (_core.STATUSES.index(name) for name in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE"))
 TOO_LARGE = re.compile(
     r"message.*(larger|exceeds|too large|too big|too long)|(larger|exceeds|too large).*message", re.I | re.S
 )
@@ -91,11 +91,13 @@ def _are_requests(tables: Tables, rows: Failed, limits: Limits) -> Mask:
     """Mark RPCs that the server refused a round trip or more after the prefix of a long message."""
     begun, ended = tables.failures.cut_request_time_ns[rows.row], tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     later = ended - begun >= np.maximum(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows.rpc]], 0)
-    answered = (rows.status == RESOURCE_EXHAUSTED) & (rows.source == common.TRAILERS) & later
+    answered = np.isin(rows.status, (RESOURCE_EXHAUSTED, OUT_OF_RANGE)) & (rows.source == common.TRAILERS) & later
     found: Mask = answered & _are_too_long(tables, rows, 0, limits)
-    for place in np.flatnonzero(found).tolist() if tables.errors else ():
-        text = _find_text(tables, int(rows.rpc[place]))
-        found[place] = text is None or TOO_LARGE.search(text) is not None
+    for place in np.flatnonzero(found).tolist():
+        text = _find_text(tables, int(rows.rpc[place])) if tables.errors else None
+        # OUT_OF_RANGE is mostly an application's own: only a text tells tonic's
+        hidden = text is None and rows.status[place] == RESOURCE_EXHAUSTED
+        found[place] = hidden or (text is not None and TOO_LARGE.search(text) is not None)
     return found
 
 
@@ -129,7 +131,9 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     sizes = f"{most:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
     receiver, limit = name_hosts(tables, connections, 1 - direction), f"{limits.limit_bytes:,} bytes"
     refused = f"{len(rows):,} of {count(everything, 'RPC')}"
-    does = "reset" if direction else "refused with RESOURCE_EXHAUSTED"
+    status = "OUT_OF_RANGE" if (rows.status == OUT_OF_RANGE).all() else "RESOURCE_EXHAUSTED"
+    does = "reset" if direction else f"refused with {status}"
+    sees = _SEES if direction else f"The caller sees {status}."
     messages = f"a {'response' if direction else 'request'} of {sizes}"
     explicit = _is_explicit(tables, rows, direction)
     return Finding(
@@ -151,7 +155,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
             "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
-            f"{_SEES[direction]}{'' if explicit else _ALIKE[direction]}"
+            f"{sees}{'' if explicit else _ALIKE[direction]}"
         ),
         remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
         references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
@@ -162,7 +166,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
     )
 
 
-_SEES = ("The caller sees RESOURCE_EXHAUSTED.", "The caller sees RESOURCE_EXHAUSTED (in tonic OUT_OF_RANGE).")
+_SEES = "The caller sees RESOURCE_EXHAUSTED (in tonic OUT_OF_RANGE)."
 _ALIKE = (
     " A server that refuses long requests for another reason, such as a quota, would look the same: --show-messages "
     "shows the texts of the errors.",

@@ -13,6 +13,7 @@ from support import recorded, synthetic
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import message_too_large
+from grpcdiag.analyzer.detectors.message_too_large import OUT_OF_RANGE
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -74,6 +75,25 @@ def test_the_text_of_an_error_decides_if_it_is_known(
     for confidence, asked in ((hidden, False), (shown, True)):
         found = told(message_too_large, played(refuse_requests(LIMIT + 1, text=text), tmp_path, errors=asked))
         assert (found and found.confidence) == confidence
+
+
+@pytest.mark.parametrize(
+    ("text", "fires"),
+    [
+        ("Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes", True),
+        ("Error, message length too large: found 5000000 bytes, the limit is: 4194304 bytes", True),
+        ("no such page", False),
+        ("", False),
+    ],
+)
+def test_tonic_refuses_with_out_of_range(tmp_path: Path, text: str, fires: bool) -> None:
+    """Applications use that status for pages and offsets."""
+    for asked in (False, True):
+        tables = played(refuse_requests(LIMIT + 1, text=text, status=OUT_OF_RANGE), tmp_path, errors=asked)
+        found = told(message_too_large, tables)
+        assert (found is not None) == fires
+        if found:
+            assert "refused with OUT_OF_RANGE" in found.title and "The caller sees OUT_OF_RANGE." in found.explanation
 
 
 def test_a_server_that_had_not_the_prefix_refused_something_else(tmp_path: Path) -> None:

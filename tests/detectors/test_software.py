@@ -60,7 +60,9 @@ def test_settings_of_the_software_that_was_seen_come_first() -> None:
         "grpc-java-okhttp",
         "envoy",
     }
-    assert len(list_software_settings(STREAM_WINDOW, None, 0)) == len(_software_settings.COMMON)
+    unknown = list_software_settings(STREAM_WINDOW, None, 0)
+    assert [remedy.implementation for remedy in unknown] == ["any gRPC implementation", *_software_settings.COMMON]
+    assert sorted(_software_settings.COMMON, key=str.lower) == list(_software_settings.COMMON)
 
 
 def test_software_without_a_known_setting_is_named() -> None:
