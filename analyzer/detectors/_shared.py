@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +49,27 @@ def severity(share: float, warning: float, critical: float) -> Severity:
 
 
 def host(tables: Tables, connection: int, direction: int) -> str:
-    """Name the end of a connection that sends in `direction`, without its port: `client 10.0.0.1`."""
-    end = tables.client(connection) if direction == 0 else tables.server(connection)
-    return f"{DIRECTIONS[direction]} {end.rsplit(':', 1)[0]}"
+    """Name the end of a connection that sends in `direction`: `client 10.0.0.1`.
+
+    A server has its port where its address has servers at several ports that answered RPCs: `server 10.0.0.2:50052`.
+    """
+    if direction == 0:
+        return f"{DIRECTIONS[0]} {tables.client(connection).rsplit(':', 1)[0]}"
+    end = tables.server(connection)
+    shares = int(tables.connections.server_ip[connection]) in _find_shared_addresses(tables)
+    return f"{DIRECTIONS[1]} {end if shares else end.rsplit(':', 1)[0]}"
+
+
+_SHARED: WeakKeyDictionary[Tables, frozenset[int]] = WeakKeyDictionary()
+"""What `host` asks for again and again, found once."""
+
+
+def _find_shared_addresses(tables: Tables) -> frozenset[int]:
+    """Find the addresses with several servers, by number."""
+    if tables not in _SHARED:
+        servers = distinct(number_servers(tables)[tables.connections.rpcs > 0]) >> 16
+        _SHARED[tables] = frozenset(servers[1:][servers[1:] == servers[:-1]].tolist())
+    return _SHARED[tables]
 
 
 def name_hosts(tables: Tables, connections: Sequence[int] | Counts | Ints, directions: int | Codes) -> str:

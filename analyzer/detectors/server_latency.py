@@ -117,6 +117,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
     first: float = 0.8
     """Share of a tail in calls begun before the server answered any, from which it is none (heuristic: most of it)."""
+    of_server: int = 20
+    """Fewest RPCs of each server whose medians are compared (heuristic: one slow start moves none of twenty)."""
     recovery: float = 0.5
     """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
     unary_messages: float = 2.1
@@ -173,7 +175,7 @@ class _Slow(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all methods with slow responses, or why tails could not be judged."""
-    long = [method for method in tables.methods if _may_be_long(method, limits)]
+    long = [method for method in tables.methods if _may_be_long(method, limits) or _may_differ(tables, method, limits)]
     if not long:
         return
     round_trip, near = _measure_round_trips(tables)
@@ -198,6 +200,40 @@ def _may_be_long(method: Method, limits: Limits) -> bool:
     if not figures or figures["count"] < limits.least_answers:
         return False
     return figures["p50"] >= limits.long_ns or figures["p99"] >= limits.tail_ns
+
+
+def _may_differ(tables: Tables, method: Method, limits: Limits) -> bool:
+    """Check whether a method with enough responses, some of them long, has several servers."""
+    figures = method.turnaround
+    if not figures or figures["count"] < 2 * limits.of_server or figures["p99"] < limits.long_ns:
+        return False
+    return len(distinct(_shared.number_servers(tables)[_find_connections(tables, method)])) > 1
+
+
+def _find_slow_server(tables: Tables, method: Method, least_ns: float, limits: Limits) -> _Peers | None:
+    """Find the one server whose median response takes twice as long as that of each other one; None without it.
+
+    Each of them must have answered enough RPCs of the method: a median of few says little.
+    """
+    rpcs = tables.rpcs
+    mine = np.flatnonzero((rpcs.method == method.number) & (rpcs.flags & COMPLETE != 0))
+    groups = list(group_rows(_shared.number_servers(tables)[rpcs.connection[mine]]).values())
+    if len(groups) < 2 or min(map(len, groups)) < limits.of_server:
+        return None
+    medians = [float(np.median(rpcs.duration_ns[mine[rows]])) for rows in groups]
+    slowest = int(np.argmax(medians))
+    if (
+        medians[slowest] < least_ns
+        or max(medians[:slowest] + medians[slowest + 1 :]) >= limits.of_tail * medians[slowest]
+    ):
+        return None
+    means = _measure_servers(tables, int(mine[groups[slowest][0]]))
+    few = min(int(tables.connections.rpcs[rows].sum()) for _, rows in means) < limits.of_server
+    peers = None if few else _compare_servers(tables, means, limits)
+    # what it takes beyond the others is its own time, not the path's
+    if peers is None or peers.lost_ns < limits.of_capture * rpc_time(tables):
+        return None
+    return peers
 
 
 def _measure_round_trips(tables: Tables) -> tuple[int, int]:
@@ -229,6 +265,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
         if peers := _compare_servers(tables, means, limits):
             return replace(slow, tail=False, peers=peers)
     most = max(limits.of_method * sum(method.budget), limits.of_capture * rpc_time(tables))
+    if is_unary and (peers := _find_slow_server(tables, method, max(limits.long_ns, least) + near, limits)):
+        return replace(slow, tail=False, peers=peers)
     # a stream that the server keeps open, such as a watch, is the server's time too, but nobody waits for a response
     answering = min(slow.server_ns, figures["count"] * figures["mean"])
     alike = p50 >= max(limits.long_ns, least) and answering >= most
@@ -318,7 +356,7 @@ def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
 
 def _name_server_of_longest(tables: Tables, used: Ints, longest: Ints) -> str:
     """Name the server of the longest calls where there are several servers and it is one alone; it may be by chance."""
-    servers, calls = tables.connections.server_ip, tables.rpcs.connection[longest]
+    servers, calls = _shared.number_servers(tables), tables.rpcs.connection[longest]
     if len(longest) < _shared.EXAMPLES or len(distinct(servers[calls])) > 1 or len(distinct(servers[used])) == 1:
         return ""
     return f" The {len(longest)} longest calls were at {host(tables, int(calls[0]), 1)}."

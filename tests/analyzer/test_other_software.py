@@ -265,6 +265,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,205 ms"]},
     "grpcio-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,195 ms"]},
     "grpcio-three-slow": {"not": ["synchronised-stall"], "never": ["sent nothing once"]},
+    "grpcio-servers-alike": {"not": ["server-latency"]},
+    "grpcio-servers-one-slow": {"verdict": ["server-latency"], "says": ["Server 127.0.0.1:6022 takes 32 ms per RPC"]},
     "haproxy-streamtimeout": {
         "verdict": ["stream-timeout"],
         "says": ["END_STREAM without trailers"],

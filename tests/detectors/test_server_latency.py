@@ -250,7 +250,7 @@ def test_the_verdict_has_the_share_of_the_method_that_it_names(tmp_path: Path) -
 def test_several_servers_of_a_method_are_counted() -> None:
     """All three servers of the recording are slow alike when the threshold is low."""
     files = [recorded("wild/lb-slow-backend.pcap.zst")]
-    found = must(server_latency, decode(files), long_ns=MS, tail_ns=10_000 * MS, round_trips=0.0)
+    found = must(server_latency, decode(files), long_ns=MS, tail_ns=10_000 * MS, round_trips=0.0, of_server=10_000)
     assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
     assert "is in 3 servers (10." in found.verdict
     assert found.scope.connections == (0, 1, 2)  # the longest calls, which are shown, are all of one
@@ -298,3 +298,20 @@ def test_a_server_that_lacked_processors_is_not_slow(shares: dict[str, float], r
     assert told == (reason and f"the server's threads {reason}, as the scheduler recorded it")
     names = {"processor-saturated", "cpu-quota"} & {one.id for one in of_tables(some).findings}
     assert bool(names) == (reason is not None)
+
+
+@pytest.mark.parametrize(("limits", "fires"), [({}, True), ({"of_server": 71}, False), ({"long_ns": 33 * MS}, False)])
+def test_one_slow_server_of_three_at_one_address(limits: dict[str, Any], fires: bool) -> None:
+    """Its handler takes 30 ms and theirs 2 ms; their ports tell them apart."""
+    tables = decode([recorded("wild/grpcio-servers-one-slow.pcap.zst")])
+    found = told(server_latency, tables, **limits)
+    assert (found is not None and found.metrics["slow_servers"] == 1) == fires
+    if fires and found:
+        assert found.verdict.startswith("server 127.0.0.1:6022 takes 32 ms per RPC, the 2 other servers at most 3.7 ms")
+        assert (found.severity, len(found.scope.connections)) == ("warning", 1)
+
+
+def test_servers_that_are_alike_are_not_compared() -> None:
+    found = must(server_latency, decode([recorded("wild/grpcio-servers-alike.pcap.zst")]))
+    assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
+    assert "3 servers (127.0.0.1:6023 and others)" in found.title
