@@ -71,7 +71,7 @@ from ..tables.durations import total_ns
 from . import _draining, _figures, _retries, _timers
 from . import _failures as common
 from ._failures import Failed
-from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
+from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
 from ._software import C_CORE, is_of, recognise_end
 
 ID = "cancelled"
@@ -166,7 +166,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
         | ({"refused_responses": int(refused.sum())} if refused.any() else {})
         | {"cancelled_by_method": common.listed(methods)},
-        evidence=tuple(common.spans(tables, rows)),
+        evidence=tuple(common.spans(tables, _sort_like_timer(others) if timer else rows)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
@@ -180,6 +180,12 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{f', by a timer of about {median}' if timer else ''}: {advice}"
         ),
     )
+
+
+def _sort_like_timer(rows: Failed) -> Failed:
+    """Take the RPCs that lasted most nearly as long as the timer, in the order of time: they show it."""
+    apart = np.abs(rows.duration_ns - np.median(rows.duration_ns))
+    return rows.where(np.sort(np.argsort(apart, kind="stable")[:EXAMPLES]))
 
 
 def _mark_refused(rows: Failed) -> Mask:

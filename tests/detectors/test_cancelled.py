@@ -239,6 +239,20 @@ def test_a_reset_in_the_packet_of_the_request(
     assert says is None or says in found.explanation
 
 
+def test_the_evidence_of_a_timer_is_of_calls_that_it_ended(tmp_path: Path) -> None:
+    """One call of eight is given up sooner: it is no example of a timer of 40 ms."""
+    conv = opened()
+    for number in range(8):
+        call = conv.start_rpc(METHOD)
+        conv.advance((18 if number == 0 else 40) * MS)
+        call.cancel()
+        conv.advance(7 * MS)
+    found = must(cancelled, played(conv, tmp_path))
+    assert " timer of about 40 ms" in found.verdict
+    assert len(found.evidence) == 6
+    assert all("40 ms after the RPC began" in item.what for item in found.evidence[1::2])
+
+
 def test_hedging_of_a_recorded_client() -> None:
     """220 of 220 calls ended with OK; 58 requests lost against another attempt of their call."""
     found = must(cancelled, decode([recorded("wild/hedging.pcap.zst")]))
