@@ -1,7 +1,10 @@
 """Header blocks that may be larger than their receiver accepts, and the settings of that limit by software."""
 
+import numpy as np
+
 from ..model.finding import Remedy
 from ..model.text import count
+from ..summary import figures
 from ..tables import Tables
 from . import _failures as common
 from ._shared import host
@@ -47,29 +50,43 @@ _ANY = Remedy("application", "the server's limit on metadata (header list size)"
 
 
 def describe_large(tables: Tables, goaway: int) -> str:
-    """Say how large a header block of the client was on which its server may act by a GOAWAY; nothing for small ones.
+    """Say how large a header block was on which its receiver may act by a GOAWAY; nothing for small ones.
 
-    A client's header block that does not fit into one frame is large: a frame takes 16,384 bytes or more.
+    A header block that does not fit into one frame is large: a frame takes 16,384 bytes or more.
     """
     goaways, connections, directions = tables.goaways, tables.connections, tables.directions
-    connection = int(goaways.connection[goaway])
+    connection, receiver = int(goaways.connection[goaway]), int(goaways.direction[goaway])
     code = common.error_name(int(goaways.code[goaway]))
-    if goaways.direction[goaway] != 1 or code not in _CODES or not connections.complete[connection]:
+    if code not in _CODES or not connections.complete[connection]:
         return ""
-    frames, octets = (
-        int(column[2 * connection]) for column in (directions.header_frames, directions.header_block_bytes)
-    )
-    requests = int(connections.rpcs[connection]) + int(connections.other_streams[connection])
-    # clients send no trailers, so what exceeds the number of requests are CONTINUATION frames
-    answered = (tables.rpcs.connection == connection) & (tables.rpcs.status_source == common.TRAILERS)
-    # an answered request may be the one with the CONTINUATION frames, and then its size was accepted
-    if frames <= max(requests, 1) or answered.any():
+    row = 2 * connection + 1 - receiver
+    frames, octets = int(directions.header_frames[row]), int(directions.header_block_bytes[row])
+    requests = max(int(connections.rpcs[connection]) + int(connections.other_streams[connection]), 1)
+    # clients send one block for a request, and servers at most two: what exceeds that are CONTINUATION frames
+    if frames <= (requests if receiver else 2 * requests) or _is_any_accepted(tables, connection, receiver):
         return ""
-    client, server = host(tables, connection, 0), host(tables, connection, 1)
-    blocks = f"{octets:,} bytes of metadata in {frames:,} frames for {count(max(requests, 1), 'request')}"
-    return f"{client} had sent {blocks}: probably more than {server} accepts."
+    one, other = host(tables, connection, 1 - receiver), host(tables, connection, receiver)
+    blocks = f"{octets:,} bytes of metadata in {frames:,} frames for {count(requests, 'request')}"
+    return f"{one} had sent {blocks}: probably more than {other} accepts."
+
+
+def _is_any_accepted(tables: Tables, connection: int, receiver: int) -> bool:
+    """Check whether a receiver accepted header blocks: the ones with CONTINUATION frames may be among them."""
+    rpcs = tables.rpcs
+    answered = np.flatnonzero((rpcs.connection == connection) & (rpcs.status_source == common.TRAILERS))
+    return len(answered) > 0 if receiver else not np.isin(answered, figures.find_discarded(tables)).all()
 
 
 def list_remedies(tables: Tables, goaway: int) -> tuple[Remedy, ...]:
-    """List the limits of the software at the server's end of a GOAWAY's connection."""
-    return list_settings(recognise_end(tables, int(tables.goaways.connection[goaway]), 1))
+    """List the limits of the software that sent a GOAWAY: those of a server by its name."""
+    connection, receiver = int(tables.goaways.connection[goaway]), int(tables.goaways.direction[goaway])
+    software = recognise_end(tables, connection, receiver)
+    if receiver:
+        return list_settings(software)
+    return _OF_NODE_CLIENT if software in _NODE else (_OF_CLIENT,)
+
+
+_OF_CLIENT = Remedy("application", "the client's limit on metadata (header list size)", "or less metadata in responses")
+_OF_NODE_CLIENT = (
+    Remedy("application", "less metadata in one field", "nghttp2 allows 65,536 bytes in it, which no setting changes"),
+)

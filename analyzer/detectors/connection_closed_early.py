@@ -45,7 +45,9 @@ By the code:
 - ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`. Servers also send it for too many RST_STREAMs
   (CVE-2023-44487): the report counts them. Find out why so many calls are given up.
 - COMPRESSION_ERROR or ENHANCE_YOUR_CALM behind a header block of several frames: the metadata is probably larger than
-  the server accepts. Node's nghttp2 and python-hyper's h2 answer so. The report names the limit of the software seen.
+  the receiver accepts. Node's nghttp2 and python-hyper's h2 answer so. The report names the limit of the software seen.
+- COMPRESSION_ERROR of a client right after a complete response: its caller did not get it, although the status is OK on
+  the wire. Such responses are counted as discarded.
 - PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy, or a limit: Netty and Jetty end a
   connection like that when the header fields of a request are too large. Tomcat sends ENHANCE_YOUR_CALM for many small
   frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
@@ -74,6 +76,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
+from ..summary import figures
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -213,23 +216,35 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     age = _find_age_of_closes(tables, ends[0], limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
-    grave = sum(len(end.lost) for end in ends if end.grave)
+    discarded = figures.find_discarded(tables)
+    grave = sum(len(end.lost) for end in ends if end.grave) + len(discarded)
     severity = common.severity_of_loss(grave, everything, limits)
     if severity == "info" and len(given_up) > 0 and len(given_up) >= limits.timed_share * everything:
         severity = "warning"
     return Finding(
         id=ID,
-        title=f"{many} ended early, {rpcs} lost",
+        title=f"{many} ended early, {rpcs} lost{f', {len(discarded):,} discarded' if len(discarded) else ''}",
         severity=severity,
         confidence=lower("medium" if timer or inferred else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
-        metrics=_measure(tables, ends, lost),
+        metrics=_measure(tables, ends, lost) | ({"discarded_rpcs": len(discarded)} if len(discarded) else {}),
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
-        f"{_describe_resets(tables, ends[0])}{timer}",
+        f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0], age)),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained, age)}",
+    )
+
+
+def _describe_discarded(tables: Tables, rpc: Counts) -> str:
+    """Say that clients threw complete responses away, which are OK on the wire; nothing for none."""
+    if not len(rpc):
+        return ""
+    client = _shared.name_hosts(tables, common.connections_of(tables, rpc), 0)
+    return (
+        f" {client} sent GOAWAY COMPRESSION_ERROR right after {count(len(rpc), 'complete response')}: it could not "
+        "decode the header block, and its callers did not get them, although the status is OK on the wire."
     )
 
 
@@ -309,7 +324,8 @@ def _advise_after_error(tables: Tables, end: _End) -> str:
         return f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
     if end.breach < 0 and (large := _describe_metadata(tables, end.goaway)):
         own = _metadata.list_remedies(tables, end.goaway)
-        return f"{large} Send less metadata, or raise its limit{f' ({own[0].knob})' if len(own) == 1 else ''}."
+        named = len(own) == 1 and own[0].implementation != "application"
+        return f"{large} Send less metadata, or raise its limit{f' ({own[0].knob})' if named else ''}."
     return _breaches.advise_by_code(tables, end.goaway, end.breach)
 
 

@@ -11,6 +11,7 @@ from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality
 from ..model.budget import named, total
 from ..model.text import count
 from ..tables import DIRECTIONS, ERROR_CODES, NO_AGENT, PROTOCOLS, Codes, Counts, Ints, Method, Processes, Tables
+from ..tables.grouping import group_rows
 from . import tls
 from .hops import describe_proxies
 from .processes import split_budget
@@ -162,6 +163,31 @@ def totals(tables: Tables) -> Totals:
     )
 
 
+_COMPRESSION_ERROR = ERROR_CODES.index("COMPRESSION_ERROR")
+_ACTS_NS = 20_000_000
+"""A client acts so soon on a header block that it cannot decode (heuristic: libraries take a few milliseconds)."""
+
+
+def find_discarded(tables: Tables) -> Counts:
+    """Find the RPCs whose complete response their client threw away, as it could not decode its header block.
+
+    They are the last ones that ended before its GOAWAY COMPRESSION_ERROR: one on each connection, unless several ended
+    in the same packet.
+    """
+    g, rpcs = tables.goaways, tables.rpcs
+    rows = np.flatnonzero((g.direction == 0) & (g.code == _COMPRESSION_ERROR))
+    said = {int(g.connection[row]): int(g.time_ns[row]) for row in rows[::-1].tolist()}
+    mine = np.flatnonzero(np.isin(rpcs.connection, list(said)) & (rpcs.status == 0)) if said else rows
+    found = [np.zeros(0, dtype=np.uint32)]
+    for connection, places in group_rows(rpcs.connection[mine]).items() if said else ():
+        way = max(int(tables.connections.near_client_rtt_ns[connection]), 0)
+        ends = rpcs.start_time_ns[mine[places]] + rpcs.duration_ns[mine[places]]
+        before = (ends <= said[connection]) & (ends >= said[connection] - way - _ACTS_NS)
+        if before.any():
+            found.append(mine[places][before & (ends == ends[before].max())].astype(np.uint32))
+    return np.sort(np.concatenate(found))
+
+
 def summarize_calls(tables: Tables) -> str:
     """Say how many RPCs there were, how many per second, how many failed and were cancelled; nothing without any."""
     methods, rpcs = tables.methods, tables.rpc_count
@@ -169,12 +195,13 @@ def summarize_calls(tables: Tables) -> str:
         return ""
     span = max(method.last_end_ns for method in methods) - min(method.first_start_ns for method in methods)
     cancelled, failed = sum(method.statuses[1] for method in methods), sum(sum(m.statuses[2:-1]) for m in methods)
-    unknown = sum(method.statuses[-1] for method in methods)
+    unknown, discarded = sum(method.statuses[-1] for method in methods), len(find_discarded(tables))
     rate = rpcs * 1e9 / span if rpcs >= _FEW and span > 0 else 0.0
     parts = [
         count(rpcs, "RPC"),
         f"{rate:,.0f} per second" if rate >= 10 else f"{rate:.1f} per second" if rate >= 0.1 else "",
-        f"{failed:,} failed" if failed else "" if unknown or cancelled else "none failed",
+        f"{failed:,} failed" if failed else "" if unknown or cancelled or discarded else "none failed",
+        f"{discarded:,} with a response that the client discarded" if discarded else "",
         f"{cancelled:,} cancelled" if cancelled else "",
         f"{unknown:,} with unknown status" if unknown else "",
     ]

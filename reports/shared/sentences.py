@@ -28,6 +28,7 @@ _COSTS = (
     ("failed_rpcs", "RPC", "failed"),
     ("refused_rpcs", "RPC", "refused"),
     ("lost_rpcs", "RPC", "lost"),
+    ("discarded_rpcs", "response", "discarded"),
     ("lost_answers", "RPC", "without a complete answer"),
     ("deadline_exceeded_rpcs", "RPC", "ended by a deadline"),
     ("answered_late_rpcs", "RPC", "answered after a deadline"),

@@ -265,6 +265,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,205 ms"]},
     "grpcio-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,195 ms"]},
     "grpcio-three-slow": {"not": ["synchronised-stall"], "never": ["sent nothing once"]},
+    "grpc-js-discards": {
+        "verdict": ["connection-closed-early"],
+        "says": ["70,[0-9]+ bytes of metadata in 6 frames", "probably more than client 127.0.0.1 accepts"],
+        "never": ["look at the HTTP/2 library", "none failed"],
+        "statuses": {"OK": 2},
+    },
     "grpcio-servers-alike": {"not": ["server-latency"]},
     "grpcio-servers-one-slow": {"verdict": ["server-latency"], "says": ["Server 127.0.0.1:6022 takes 32 ms per RPC"]},
     "haproxy-streamtimeout": {

@@ -14,6 +14,7 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _draining, _failures, connection_closed_early
+from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
@@ -190,6 +191,33 @@ def test_a_limit_on_age_without_goaway_needs_proof(
     assert ("The server closes connections at an age of about" in found.verdict) == named
     assert any("max_connection_age(d)" in remedy.knob for remedy in found.remedies) == named
     assert goaway or any("MaxConnectionAge" in remedy.knob for remedy in found.remedies) == named
+
+
+@pytest.mark.parametrize(
+    ("side", "code", "after_ns", "discarded"),
+    [
+        ("client", 9, 2 * MS, 1),
+        ("client", 9, 30 * MS, 0),  # about something else
+        ("client", 0, 2 * MS, 0),
+        ("server", 9, 2 * MS, 0),
+    ],
+)
+def test_a_response_that_the_client_cannot_decode_is_discarded(
+    side: Side, code: int, after_ns: int, discarded: int, tmp_path: Path
+) -> None:
+    conv = opened()
+    for _ in range(3):
+        conv.unary(METHOD)
+    conv.advance(after_ns)
+    conv.goaway(side, code)
+    tables = played(conv, tmp_path)
+    assert ("none failed" in summarize_calls(tables)) == (not discarded)
+    found = told(connection_closed_early, tables)
+    assert (found.metrics.get("discarded_rpcs", 0) if found else 0) == discarded
+    if discarded and found:
+        assert found.severity == "warning"
+        assert "right after 1 complete response: it could not decode the header block" in found.explanation
+        assert "1 with a response that the client discarded" in summarize_calls(tables)
 
 
 def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
