@@ -367,21 +367,26 @@ def _name_http1(tables: Tables) -> str:
     return f"; {count(number, 'connection')} {'is' if number == 1 else 'are'} HTTP/1" if number else ""
 
 
+_LARGE_BLOCK = 8_192
+"""Bytes of a header block from which it may exceed a limit (the least default: 8 KiB in C-core, Netty and Jetty)."""
+
+
 def _describe_refused_headers(tables: Tables) -> str:
-    """Say that servers answered unfinished header blocks with GOAWAY; nothing if there is none."""
-    g, frames = tables.goaways, tables.directions.header_frames[::2]
-    begun = (tables.connections.complete != 0) & (frames > 0)
-    rows = np.flatnonzero((g.direction == 1) & (g.code != 0) & begun[g.connection])
-    if not len(rows):
+    """Say that servers ended connections within header blocks, and by what; nothing if there is none."""
+    g, c, frames = tables.goaways, tables.connections, tables.directions.header_frames[::2]
+    begun = (c.complete != 0) & (frames > 0)
+    said = np.flatnonzero((g.direction == 1) & (g.code != 0) & begun[g.connection])
+    ended = np.unique(g.connection[said]) if len(said) else np.flatnonzero(begun & (c.closed_by == 1))
+    if not len(ended):
         return ""
-    sent = tables.directions.header_block_bytes[::2][g.connection[rows]]
-    on = count(len(np.unique(g.connection[rows])), "connection")
-    code = int(g.code[rows[0]])
+    sent = int(tables.directions.header_block_bytes[::2][ended].max())
+    code = int(g.code[said[0]]) if len(said) else 0
     name = ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
-    return (
-        f"the header block of each request is unfinished: on {on} the server answered up to {int(sent.max()):,} bytes "
-        f"of it with GOAWAY {name}. Its metadata is probably larger than the server accepts"
-    )
+    did = f"sent GOAWAY {name}" if len(said) else "closed without GOAWAY"
+    likely = "is probably" if name in ("COMPRESSION_ERROR", "ENHANCE_YOUR_CALM") else "may be"
+    large = f". The metadata {likely} larger than the server accepts" if sent >= _LARGE_BLOCK else ""
+    on = count(len(ended), "connection")
+    return f"no header block of a request is whole: on {on} the server {did} after up to {sent:,} bytes of it{large}"
 
 
 def why_no_grpc(tables: Tables) -> str:

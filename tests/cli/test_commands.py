@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hyperframe.frame import HeadersFrame
 from support import grpcdiag, recorded, run_here, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.wire import Close, Link
 from grpcdiag.version import describe_version
 
 COMMANDS = (
@@ -167,8 +171,31 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
 def test_a_header_block_that_the_server_refused_is_a_request() -> None:
     outcome = run_here("analyze", recorded("wild/nghttp2-metadata-cut.pcap.zst"))
     assert outcome.code == 4
-    assert "on 6 connections the server answered up to 147,456 bytes of it with GOAWAY COMPRESSION_ERROR" in outcome.err
+    assert "on 6 connections the server sent GOAWAY COMPRESSION_ERROR after up to 147,456 bytes of it." in outcome.err
+    assert "The metadata is probably larger than the server accepts" in outcome.err
     assert "without a request" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("size", "close", "says", "large"),
+    [
+        (16_000, "server", "on 1 connection the server closed without GOAWAY after up to 16,000 bytes of it", True),
+        (100, "server", "on 1 connection the server closed without GOAWAY after up to 100 bytes of it", False),
+        (16_000, "client", "HTTP/2 connections without a request", False),
+    ],
+)
+def test_a_server_that_closes_within_a_header_block(
+    size: int, close: Close, says: str, large: bool, tmp_path: Path
+) -> None:
+    conv = opened()
+    frame = HeadersFrame(1, b"\0" * size)  # neither END_HEADERS nor a field that HPACK can end
+    conv.inject("client", frame.serialize(), deliver=False)
+    conv.advance(5_000_000)
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(write_pcap(Link(rtt_ns=conv.rtt_ns, close=close).carry(conv)))
+    error = run_here("analyze", str(path)).err
+    assert says in error
+    assert ("may be larger than the server accepts" in error) == large
 
 
 def test_a_capture_without_rpcs_names_its_http2_requests() -> None:
