@@ -21,6 +21,9 @@ response time. The finding needs all of this, for one N below the number of open
 - the median response of the whole capture contains such a wait as well,
 - most of the method's RPC time beyond the round trip is the server's: no queue of the network explains it.
 
+The first calls of a server that has just started are slow. If only these found a free place, the limits next to N must
+fit half as well at most instead. A limit on the rate makes many numbers fit.
+
 One call at a time is recognised by the responses alone, in whatever order they come: while calls are open, one response
 follows the other at even intervals, and a call that found no other took as long. Two workers end their calls at moments
 that have nothing to do with each other. If a lone call took another time, a limit on the rate may have made the
@@ -61,6 +64,7 @@ References
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
@@ -104,6 +108,8 @@ class Limits(Struct, frozen=True, eq=False):
     """They take at most so many times as long (heuristic: first calls are slow; 2 or more at even intervals)."""
     queued: float = 2.0
     """Median response behind one slow first call, in its time (heuristic: a server starts cold, as a JVM does)."""
+    sharp: float = 2.0
+    """Spread of a neighbouring limit, in that of the limit, if only first calls had a free place (heuristic: 2.5)."""
     even: float = 0.75
     """Shortest interval between responses of one call at a time, by the median (heuristic: 1 in 20 may be less)."""
     waited_share: float = 0.5
@@ -177,8 +183,14 @@ def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _F
         _Fit(row + 1, rows, begin[row], freed_by[row], took[row], float((high[row] - low[row]) / median[row]))
         for row in alike.tolist()
     )
+    spreads = (high - low) / np.maximum(median, 1)
     # callers in a loop make multiples of the limit fit as well
-    return next((fit for fit in fits if _explains(fit, limits) and _waits(fit, arrival, response, limits)), None)
+    for fit in fits:
+        first = _is_free_at_first(fit, arrival, end)
+        fitting = _is_sharp(fit, spreads, limits) if first else _explains(fit, limits)
+        if fitting and _waits(fit, arrival, response, limits):
+            return fit
+    return None
 
 
 def _fit_one(rows: Ints, arrival: Ints, end: Ints, limits: Limits) -> _Fit | None:
@@ -261,6 +273,20 @@ def _explains(fit: _Fit, limits: Limits) -> bool:
         return False
     took, free = float(np.median(fit.took_ns[waited])), float(np.median(fit.took_ns[~waited]))
     return took * limits.not_faster <= free <= took * limits.not_slower
+
+
+def _is_free_at_first(fit: _Fit, arrival: Ints, end: Ints) -> bool:
+    """Check whether no call found a free place but those that came before the first response."""
+    free = fit.freed_by < 0
+    return bool(arrival[free].max(initial=0) < end.min())
+
+
+def _is_sharp(fit: _Fit, spreads: npt.NDArray[np.float64], limits: Limits) -> bool:
+    """Check whether the limits next to one fit far worse; with a limit on the rate they fit as well."""
+    place = fit.limit - 1
+    if place < 1 or place + 1 >= len(spreads):
+        return False
+    return bool(min(spreads[place - 1], spreads[place + 1]) >= limits.sharp * spreads[place])
 
 
 def _queues_behind_first(fit: _Fit, arrival: Ints, end: Ints, limits: Limits) -> bool:

@@ -273,6 +273,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpcio-servers-alike": {"not": ["server-latency"]},
     "grpcio-servers-one-slow": {"verdict": ["server-latency"], "says": ["Server 127.0.0.1:6022 takes 32 ms per RPC"]},
+    "grpc-js-pool-cold": {"verdict": ["server-concurrency-limit"], "says": ["work on 4 calls of /demo.S/Call at once"]},
+    "grpc-js-rate-limit": {"never": ["seems to work on"], "not": ["server-latency"]},
     "haproxy-streamtimeout": {
         "verdict": ["stream-timeout"],
         "says": ["END_STREAM without trailers"],

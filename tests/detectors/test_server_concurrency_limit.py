@@ -26,6 +26,7 @@ FIRES_ON = [
     "wild/grpc-go-lock",
     "wild/grpc-java-one-thread",
     "wild/tonic-limit",
+    "wild/grpc-js-pool-cold",
 ]
 QUIET_ON = [
     "wild/plateau-none-control",
@@ -34,6 +35,7 @@ QUIET_ON = [
     "wild/gc-server",
     "wild/nginx-mcs4",
     "wild/grpc-js-blocked-loop",
+    "wild/grpc-js-rate-limit",
     "wild/grpc-go-narrow-uplink",
 ]
 
@@ -71,6 +73,14 @@ def test_the_first_call_of_a_cold_server(queued: float, fires: bool) -> None:
     finding = found(detector, [recorded("wild/grpc-java-one-thread.pcap.zst")], queued=queued)
     assert (finding and finding.metrics["limit"]) == (1 if fires else None)
     assert not finding or finding.remedies[0].implementation == "grpc-java"
+
+
+@pytest.mark.parametrize(("sharp", "fires"), [(2.5, True), (2.7, False)])
+def test_slow_first_calls_hide_no_pool(sharp: float, fires: bool) -> None:
+    """Four calls at once of 20 ms; the first four took 50 ms, as Node compiled the handler."""
+    finding = found(detector, [recorded("wild/grpc-js-pool-cold.pcap.zst")], sharp=sharp)
+    assert (finding is not None) is fires
+    assert finding is None or finding.metrics["limit"] == 4
 
 
 def test_calls_that_overtake_others_are_no_evidence() -> None:
