@@ -103,7 +103,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
-    given_up &= ~np.isin(rows.rpc, _draining.find_refused_with_error(tables))
+    if len(refused := _draining.find_refused_with_error(tables)):
+        given_up &= ~np.isin(rows.rpc, refused)
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1

@@ -182,7 +182,7 @@ def _find_lost(tables: Tables) -> Counts:
     closed = connections.closed_time_ns[on]
     seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     ended = rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)]
-    return np.union1d(ended, _draining.find_refused_with_error(tables))
+    return distinct(np.r_[ended, _draining.find_refused_with_error(tables)]).astype(np.uint32)
 
 
 def _make_end(

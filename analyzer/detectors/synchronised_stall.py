@@ -290,7 +290,7 @@ def _are_methods_quick(tables: Tables, stall: int, most_ns: int) -> bool:
     end = start + stalls.duration_ns[stall]
     on = rpcs.connection == stalls.connection[stall]
     waited = on & (rpcs.start_time_ns <= start) & (rpcs.start_time_ns + rpcs.duration_ns >= end)
-    methods = np.unique(rpcs.method[waited]).tolist()
+    methods = _shared.distinct(rpcs.method[waited]).tolist()
     return bool(methods) and all(np.median(rpcs.duration_ns[rpcs.method == one]) <= most_ns for one in methods)
 
 
