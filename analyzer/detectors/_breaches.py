@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..model.finding import Evidence, Remedy
-from ..tables import Tables
+from ..tables import Tables, error_name
 from . import _failures as common
 from ._shared import host, milliseconds, show_packet
 
@@ -67,7 +67,7 @@ def advise_after_breach(tables: Tables, breach: int, ended_ns: int) -> str:
 def advise_by_code(tables: Tables, goaway: int, breach: int) -> str:
     """Name whose fault the sender of an error says it is, and whether the packets bear it out."""
     sender, connection = int(tables.goaways.direction[goaway]), int(tables.goaways.connection[goaway])
-    did = _OF_PEER.get(common.error_name(int(tables.goaways.code[goaway])))
+    did = _OF_PEER.get(error_name(int(tables.goaways.code[goaway])))
     if did is None:
         return "See the sender's log."
     blamed, other = host(tables, connection, 1 - sender), host(tables, connection, sender)

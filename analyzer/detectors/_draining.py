@@ -9,7 +9,7 @@ from ..model.text import count
 from ..tables import Counts, Ints, Mask, Tables
 from . import _software
 from ._failures import CLIENT_DEADLINE, CONNECTION, OK, TRAILERS, LossLimits, failed
-from ._shared import milliseconds
+from ._shared import milliseconds, number_servers
 
 ALL_STREAMS = 0x7FFF_FFFF
 """Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
@@ -98,12 +98,13 @@ def find_refused_with_error(tables: Tables) -> Counts:
     They are above its last stream, or it ended no RPC behind it: who sends one closes (RFC 9113 section 5.4.1).
     """
     g, rpcs = tables.goaways, tables.rpcs
+    firsts = find_first_goaways(tables, (g.code != 0) & (g.direction == 1))
+    if not firsts:
+        return np.zeros(0, dtype=np.uint32)
     last = np.full(len(tables.connections.rpcs), ALL_STREAMS, dtype=np.int64)
     said = np.full(len(last), np.iinfo(np.int64).max)
-    for connection, row in find_first_goaways(tables, (g.code != 0) & (g.direction == 1)).items():
+    for connection, row in firsts.items():
         last[connection], said[connection] = g.last_stream[row], g.time_ns[row]
-    if (last == ALL_STREAMS).all() and (said == np.iinfo(np.int64).max).all():
-        return np.zeros(0, dtype=np.uint32)
     ends = rpcs.start_time_ns + rpcs.duration_ns
     goes_on = np.zeros(len(last), dtype=bool)
     goes_on[rpcs.connection[(rpcs.status_source == TRAILERS) & (ends > said[rpcs.connection])]] = True
@@ -201,21 +202,31 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
 
 
-def find_age_of_closes(tables: Tables, limits: Alike) -> int:
-    """Find the age at which a server closed connections with open RPCs and without GOAWAY; 0 unless it is proved.
+def find_age_of_closes(tables: Tables, connection: int, limits: Alike) -> int:
+    """Find the age at which the server of a connection closed several, without GOAWAY; 0 unless it is proved.
 
     They were opened at different times, and their ages are more alike than those: nothing that happened at one moment
-    explains them.
+    explains them. Their last RPCs began at other ages: no timer of calls, or of idle connections, does.
     """
-    c, goaways = tables.connections, tables.goaways
+    c, goaways, rpcs = tables.connections, tables.goaways, tables.rpcs
+    servers = number_servers(tables)
     silent = (c.closed_by == 1) & (c.opened_time_ns >= 0) & (c.closed_time_ns >= 0) & (c.rpcs > 0)
+    silent &= servers == servers[connection]
     silent[goaways.connection[goaways.direction == 1]] = False
     rows = np.flatnonzero(silent)
     if len(rows) < limits.drained:
         return 0
-    ages, opened = c.closed_time_ns[rows] - c.opened_time_ns[rows], c.opened_time_ns[rows]
-    age, spread = float(np.median(ages)), int(ages.max() - ages.min())
-    return int(age) if spread <= limits.closed_spread * age and int(np.diff(np.sort(opened)).min()) > spread else 0
+    closed, opened = c.closed_time_ns[rows], c.opened_time_ns[rows]
+    begun = np.full(len(c.rpcs), np.iinfo(np.int64).min)
+    np.maximum.at(begun, rpcs.connection, rpcs.start_time_ns)
+    if int(np.diff(np.sort(opened)).min()) <= np.ptp(closed - opened) or _are_alike(closed - begun[rows], limits):
+        return 0
+    return int(np.median(closed - opened)) if _are_alike(closed - opened, limits) else 0
+
+
+def _are_alike(lengths_ns: Ints, limits: Alike) -> bool:
+    """Check whether one timer may have made these times."""
+    return bool(np.ptp(lengths_ns) <= limits.closed_spread * float(np.median(lengths_ns)))
 
 
 def _find_age(tables: Tables, goaways: Ints, connections: Ints, requests: int, limits: Alike) -> int:

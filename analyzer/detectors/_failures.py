@@ -14,7 +14,7 @@ from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
-from ..tables import BEGUN_BEFORE, ERROR_CODES, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables
+from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables, error_name
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
 from ._shared import EXAMPLES, distinct, milliseconds, severity
@@ -275,11 +275,6 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
 def software(tables: Tables, agent: int) -> str | None:
     """Return the name of the software that answered, None when its response does not name it."""
     return (tables.agents[agent] or None) if agent != NO_AGENT else None
-
-
-def error_name(code: int) -> str:
-    """Return the name of an HTTP/2 error code."""
-    return ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
 
 
 def began(tables: Tables, rpc: int) -> Evidence:

@@ -5,7 +5,7 @@ import numpy as np
 from ..model.finding import Remedy
 from ..model.text import count
 from ..summary import figures
-from ..tables import Tables
+from ..tables import Tables, error_name
 from . import _failures as common
 from ._shared import host
 from ._software import C_CORE, is_of, recognise_end
@@ -56,7 +56,7 @@ def describe_large(tables: Tables, goaway: int) -> str:
     """
     goaways, connections, directions = tables.goaways, tables.connections, tables.directions
     connection, receiver = int(goaways.connection[goaway]), int(goaways.direction[goaway])
-    code = common.error_name(int(goaways.code[goaway]))
+    code = error_name(int(goaways.code[goaway]))
     if code not in _CODES or not connections.complete[connection]:
         return ""
     row = 2 * connection + 1 - receiver

@@ -276,8 +276,8 @@ def _describe_unsent(tables: Tables, rows: Failed, limits: Limits) -> str:
     software = {recognise_end(tables, one, 0) for one in common.connections_of(tables, unsent.rpc)}
     if software == {C_CORE}:
         return (
-            f"{reset}. Their grpc-timeout is what was left when C-core wrote it, {deadlines}: their deadline had not "
-            "passed, and the application gave them up."
+            f"{reset}. Their grpc-timeout is what was left when C-core wrote it, {deadlines}: the client gave them up "
+            "for another reason than their deadline."
         )
     return (
         f"{reset}: the client gave up before or as it sent them. If they had waited there, their deadline of "

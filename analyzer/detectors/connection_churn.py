@@ -57,9 +57,9 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
-from ..tables import Codes, Counts, Ints, Mask, Tables
+from ..tables import Codes, Counts, Ints, Mask, Tables, error_name
 from ..tables.durations import total_ns
-from ._failures import error_name, seen_first
+from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
 from ._shared import EXAMPLES, host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 

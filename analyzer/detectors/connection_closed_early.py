@@ -23,7 +23,8 @@ that close equally long after their RPC began, at different moments, show a time
 cost no RPC is `info`, too.
 
 A server that closes three connections or more without GOAWAY, at the same age although they were opened at different
-times, has a limit on age as well; some versions of tonic end connections like that.
+times, has a limit on age as well; some versions of tonic end connections like that. If their last RPCs had begun
+equally long before, a timer of calls or of idle connections may be the reason, and none is named.
 
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
@@ -67,28 +68,24 @@ References
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary import figures
-from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
+from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables, error_name
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _breaches, _draining, _known_texts, _metadata, _shared, _software, _timers
 from . import _failures as common
+from ._early_end import Closer, End, describe_end, find_closer, find_reason, name_code, show_end
 from ._shared import distinct, host, lower, milliseconds, quality_allows, show_packet
 
-_Closer = Literal["client", "server", "unseen", "forgotten"]
-"""Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
-
 _TIMER = _timers.OneTimer()
-_CHECKS: dict[_Closer, str] = {
+_CHECKS: dict[Closer, str] = {
     "client": "Check whether its program ended or gave up waiting.",
     "server": "Check whether the server stopped or a proxy closed it.",
     "unseen": "Capture until it is closed.",
@@ -121,21 +118,6 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """A warning when a timer of the client ended this share of the RPCs (heuristic: one call in ten)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
-
-
-class _End(Struct, frozen=True, eq=False):
-    """How one connection ended: `goaway` is a row of the goaways table or -1, `lost` rows of RPCs."""
-
-    connection: int
-    goaway: int
-    lost: tuple[int, ...]
-    grave: bool
-    """Whether it cost RPCs, and the client did not close the connection of its own accord."""
-    drops: bool
-    """Whether its client closed it as soon as a GOAWAY came, which lets open RPCs end."""
-    closer: _Closer
-    breach: int
-    """Row of the problems table: the bytes that break HTTP/2 on which who ended it acted, -1 for none."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -187,7 +169,7 @@ def _find_lost(tables: Tables) -> Counts:
 
 def _make_end(
     tables: Tables, connection: int, goaway: int, lost: tuple[int, ...], breaches: Sequence[int], limits: Limits
-) -> _End:
+) -> End:
     closed, by = int(tables.connections.closed_time_ns[connection]), int(tables.connections.closed_by[connection])
     failed = goaway >= 0 and int(tables.goaways.code[goaway]) != 0
     graceful = goaway >= 0 and not failed
@@ -200,14 +182,14 @@ def _make_end(
     if breaches and not graceful and side < common.NOBODY:
         breach = _breaches.find_answered(tables, breaches, side, acts, within[side])
     grave = bool(lost) and (by == 1 or failed or drops or breach >= 0)
-    return _End(connection, goaway, lost, grave, drops, _find_closer(tables, connection), breach)
+    return End(connection, goaway, lost, grave, drops, find_closer(tables, connection), breach)
 
 
-def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
     lost = np.array([rpc for end in ends for rpc in end.lost], dtype=np.uint32)
     everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
-    words = _describe_end(tables, ends[0])
+    words = describe_end(tables, ends[0])
     given_up = _list_given_up(tables, ends)
     timer = _describe_timer(tables, given_up)
     # no GOAWAY says that the bytes that break HTTP/2 are the reason
@@ -228,7 +210,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         confidence=lower("medium" if timer or inferred else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost) | ({"discarded_rpcs": len(discarded)} if len(discarded) else {}),
-        evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in _show_end(tables, end)),
+        evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
         f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0], age)),
@@ -248,10 +230,10 @@ def _describe_discarded(tables: Tables, rpc: Counts) -> str:
     )
 
 
-def _find_age_of_closes(tables: Tables, end: _End, limits: Limits) -> int:
+def _find_age_of_closes(tables: Tables, end: End, limits: Limits) -> int:
     """Find the age at which the server closes connections without GOAWAY, if it closed this one so; 0 for none."""
     silent = end.goaway < 0 and end.closer == "server" and end.breach < 0
-    return _draining.find_age_of_closes(tables, limits) if silent else 0
+    return _draining.find_age_of_closes(tables, end.connection, limits) if silent else 0
 
 
 def _describe_age(age_ns: int) -> str:
@@ -260,7 +242,7 @@ def _describe_age(age_ns: int) -> str:
     return f" It closed all of them at an age of about {milliseconds(age_ns)}, without GOAWAY: a limit on their age."
 
 
-def _list_given_up(tables: Tables, ends: list[_End]) -> Counts:
+def _list_given_up(tables: Tables, ends: list[End]) -> Counts:
     """List the first open RPC of each connection that its client closed without a word, if one timer made it do so."""
     silent = [end for end in ends if end.lost and not end.grave and end.goaway < 0 and end.closer == "client"]
     rpc = np.array([end.lost[0] for end in silent], dtype=np.uint32)
@@ -287,10 +269,10 @@ def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
     )
 
 
-def _describe_resets(tables: Tables, end: _End) -> str:
+def _describe_resets(tables: Tables, end: End) -> str:
     """Say how many RPCs a peer had reset for which the GOAWAY asks it to send less; nothing for none."""
     goaways, failures, rpcs = tables.goaways, tables.failures, tables.rpcs
-    if end.goaway < 0 or common.error_name(int(goaways.code[end.goaway])) != "ENHANCE_YOUR_CALM":
+    if end.goaway < 0 or error_name(int(goaways.code[end.goaway])) != "ENHANCE_YOUR_CALM":
         return ""
     peer = 1 - int(goaways.direction[end.goaway])
     on = (rpcs.connection[failures.rpc] == end.connection) & (failures.reset_by == peer)
@@ -300,7 +282,7 @@ def _describe_resets(tables: Tables, end: _End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
-def _advise(tables: Tables, end: _End, drained: _draining.Drained | None, age_ns: int) -> str:
+def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns: int) -> str:
     """Say the first thing to do about one connection's end."""
     if age_ns:
         return f"The server closes connections at an age of about {milliseconds(age_ns)}: raise that limit."
@@ -318,9 +300,9 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None, age_ns
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
 
 
-def _advise_after_error(tables: Tables, end: _End) -> str:
+def _advise_after_error(tables: Tables, end: End) -> str:
     """Say what to do by the text of an error, by the metadata before it, or by its code."""
-    if known := _known_texts.find_meaning(_find_reason(tables, end.goaway)):
+    if known := _known_texts.find_meaning(find_reason(tables, end.goaway)):
         return f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
     if end.breach < 0 and (large := _describe_metadata(tables, end.goaway)):
         own = _metadata.list_remedies(tables, end.goaway)
@@ -331,60 +313,11 @@ def _advise_after_error(tables: Tables, end: _End) -> str:
 
 def _describe_metadata(tables: Tables, goaway: int) -> str:
     """Say that metadata was large before an error without a text that says why; nothing else."""
-    return "" if _find_reason(tables, goaway) else _metadata.describe_large(tables, goaway)
+    return "" if find_reason(tables, goaway) else _metadata.describe_large(tables, goaway)
 
 
-def _describe_end(tables: Tables, end: _End) -> str:
-    """Say how one connection ended."""
-    connections, closer = tables.connections, _describe_closer(tables, end)
-    opened = int(connections.opened_time_ns[end.connection])
-    ends_at = int(connections.closed_time_ns[end.connection])
-    age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
-    rpcs = count(len(end.lost), "RPC")
-    if end.goaway < 0:
-        return f"Connection {end.connection} ended without GOAWAY: {closer}{age} with {rpcs} open."
-    sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
-    return (
-        f"{sender} sent GOAWAY {_name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age} with "
-        f"{rpcs} open."
-    )
-
-
-def _find_closer(tables: Tables, connection: int) -> _Closer:
-    """Find who closed a connection. A RST without ACK is no close, but of an end that does not know the connection."""
-    by = int(tables.connections.closed_by[connection])
-    if by > 1:
-        return "unseen"
-    c = tables.closings
-    rows = np.flatnonzero((c.connection == connection) & (c.direction == by))
-    first = rows[np.argmin(c.packet[rows])] if len(rows) else None
-    forgotten = first is not None and c.reset[first] and not c.acknowledges[first]
-    return "forgotten" if forgotten else ("client", "server")[by]
-
-
-def _describe_closer(tables: Tables, end: _End) -> str:
-    side = host(tables, end.connection, min(int(tables.connections.closed_by[end.connection]), 1))
-    match end.closer:
-        case "unseen":
-            return "its close is not in the capture"
-        case "forgotten":
-            return f"a RST without ACK with the address of {side} ended it"
-        case _:
-            return f"{side} closed it"
-
-
-def _name_code(tables: Tables, goaway: int) -> str:
-    reason = _find_reason(tables, goaway)
-    return common.error_name(int(tables.goaways.code[goaway])) + (f' "{reason}"' if reason else "")
-
-
-def _find_reason(tables: Tables, goaway: int) -> str:
-    reason: str = tables.goaway_reasons[tables.goaways.reason[goaway]]
-    return reason
-
-
-def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
-    codes = [_name_code(tables, end.goaway) for end in ends if end.goaway >= 0]
+def _measure(tables: Tables, ends: list[End], lost: Counts) -> dict[str, int | float | str]:
+    codes = [name_code(tables, end.goaway) for end in ends if end.goaway >= 0]
     closers = [end.closer for end in ends]
     return {
         "connections": len(ends),
@@ -397,31 +330,6 @@ def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
         "without_goaway": sum(end.goaway < 0 for end in ends),
         "goaways": ", ".join(sorted(set(codes))[:5]),
     }
-
-
-def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
-    if end.breach >= 0:
-        yield _breaches.show_breach(tables, end.breach)
-    if end.goaway >= 0:
-        goaways, row = tables.goaways, end.goaway
-        what = (
-            f"GOAWAY {_name_code(tables, row)}, last stream {goaways.last_stream[row]}, "
-            f"{count(int(goaways.open_rpcs[row]), 'RPC')} open"
-        )
-        yield show_packet(goaways, "packet", row, what)
-    if end.lost:
-        yield common.began(tables, end.lost[0])
-        yield common.ended(tables, end.lost[0], _describe_loss_of_one(tables, end))
-
-
-def _describe_loss_of_one(tables: Tables, end: _End) -> str:
-    """Say what ended the first lost RPC: its client's reset, or the end of the connection."""
-    rows = common.failed(tables)
-    rows = rows.where(rows.rpc == end.lost[0])
-    if len(rows) and rows.reset_by[0] == 0:
-        return common.reset_words(tables, rows, 0)
-    closed = f", closed by the {end.closer}," if end.closer in ("client", "server") else ""
-    return f"the connection{closed} ends without a response"
 
 
 def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding:
@@ -451,7 +359,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             **({"age_p50_ns": int(np.median(ages))} if len(ages) else {}),
         },
         evidence=tuple(
-            show_packet(goaways, "packet", row, f"GOAWAY {_name_code(tables, row)} from the server")
+            show_packet(goaways, "packet", row, f"GOAWAY {name_code(tables, row)} from the server")
             for row in rows[: _shared.EXAMPLES]
         ),
         explanation=text,
@@ -512,18 +420,16 @@ _GIVEN_UP = Remedy(
 _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
 
 
-def _list_remedies(tables: Tables, end: _End, age_ns: int) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, end: End, age_ns: int) -> tuple[Remedy, ...]:
     if age_ns:
         return (*common.seen_first(tables, (end.connection,), 1, _draining.REMEDIES_AGE), _RETRY)
-    if end.goaway >= 0 and "too_many_pings" in _find_reason(tables, end.goaway).lower():
+    if end.goaway >= 0 and "too_many_pings" in find_reason(tables, end.goaway).lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
     if end.goaway >= 0 and (code := int(tables.goaways.code[end.goaway])):
-        known = _known_texts.find_meaning(_find_reason(tables, end.goaway))
+        known = _known_texts.find_meaning(find_reason(tables, end.goaway))
         sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
-        log = Remedy(
-            "application", f"the log of {sender} at the times of the evidence", _SAYS.format(common.error_name(code))
-        )
+        log = Remedy("application", f"the log of {sender} at the times of the evidence", _SAYS.format(error_name(code)))
         large = end.breach < 0 and not known and _describe_metadata(tables, end.goaway)
         limits = _metadata.list_remedies(tables, end.goaway) if large else ()
         return (*((_known_texts.make_remedy(known),) if known else ()), *limits, log)

@@ -63,13 +63,13 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from ..tables.processes import Acts
-from . import _figures, _shared, _software, _threads
+from . import _figures, _shared, _software, _stop_remedies, _threads
 
 _PINGS_WAIT = "the process is paused or its event loop is blocked"
 ID = "synchronised-stall"
@@ -334,6 +334,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     table, rows = tables.stalls, stalls.rows
     connections = tuple(_shared.distinct(table.connection[rows]).tolist())
     who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.paused
+    software = _software.recognise(_shared.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     length, often = _shared.milliseconds(stalls.median_ns), _often(len(stalls.times))
@@ -364,7 +365,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_stall(tables, row)),
         explanation=_explain(tables, stalls, who, period, spent),
-        remedies=_list_remedies(tables, stalls, who, quota=period == _QUOTA),
+        remedies=_stop_remedies.list_remedies(software, who, quota=period == _QUOTA, paused=paused),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
             f"{stopped}{' (median)' if len(stalls.times) > 1 else ''}"
@@ -466,44 +467,3 @@ def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
         f"{who} resumes, {_shared.milliseconds(int(stalls.duration_ns[row]))} after its peer began to wait"
         + (f"; {count(waiting, 'RPC')} waited" if waiting else ""),
     )
-
-
-_GARBAGE = (
-    "the garbage collector's log at the times of the evidence",
-    "GODEBUG=gctrace=1 (Go), -Xlog:gc (Java); a larger heap is collected less often",
-)
-_QUOTAS = (
-    "nr_throttled and throttled_usec in cpu.stat of the cgroup, before and after",
-    "they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
-)
-_STEAL = ("the column st of vmstat 1", "time that a hypervisor took from the host")
-_STOPS_ALL = "whether a handler that computes or waits stops the event loop, and all calls with it"
-_NODE = ("perf_hooks.monitorEventLoopDelay() (Node.js)", f"shows {_STOPS_ALL}")
-_ASYNCIO = (
-    "loop.set_debug(True), loop.slow_callback_duration (Python asyncio)",
-    f"logs slow callbacks: {_STOPS_ALL}",
-)
-_TOKIO = (
-    "tokio::task::spawn_blocking for handlers that compute or block",
-    "such a handler holds a worker thread, and all calls that wait for one",
-)
-_LOOPS = {"grpc-js": _NODE, "connect-es": _NODE, "grpclib": _ASYNCIO, "tonic": _TOKIO}
-"""What to look at first where one loop runs all calls, by software."""
-_WITHOUT_COLLECTOR = ("tonic", "nginx", "haproxy", "envoy", "nghttpx", "Apache", "h2o", "Pingora", "grpc-swift")
-"""Software whose language has no garbage collector."""
-
-
-def _list_remedies(tables: Tables, stalls: _Stalls, who: str, *, quota: bool) -> tuple[Remedy, ...]:
-    """List what to look at: the quota first if the times fit one, the event loop first where the software has one."""
-    connection = int(tables.stalls.connection[stalls.rows[0]])
-    software = _software.recognise(_shared.implementation(tables, connection, stalls.direction))
-    loop = _LOOPS.get(software or "")
-    if software == _software.C_CORE and not stalls.paused:
-        loop = _ASYNCIO  # the threads of C-core acknowledge PINGs while the loop of grpc.aio is blocked
-    looks = [_GARBAGE] if software not in _WITHOUT_COLLECTOR else []
-    looks += [_QUOTAS, *([] if software else [_NODE]), _STEAL]
-    if loop:
-        looks.insert(0, loop)
-    looks.sort(key=lambda look: quota and look is not _QUOTAS)
-    kinds = {_QUOTAS: "linux", _STEAL: "linux"}
-    return tuple(Remedy(kinds.get(look, "application"), look[0], f"on {who}: {look[1]}") for look in looks)

@@ -10,7 +10,19 @@ from .. import _core
 from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
 from ..model.text import count
-from ..tables import DIRECTIONS, ERROR_CODES, NO_AGENT, PROTOCOLS, Codes, Counts, Ints, Method, Processes, Tables
+from ..tables import (
+    DIRECTIONS,
+    ERROR_CODES,
+    NO_AGENT,
+    PROTOCOLS,
+    Codes,
+    Counts,
+    Ints,
+    Method,
+    Processes,
+    Tables,
+    error_name,
+)
 from ..tables.grouping import group_rows
 from . import tls
 from .hops import describe_proxies
@@ -381,7 +393,7 @@ def _describe_refused_headers(tables: Tables) -> str:
         return ""
     sent = int(tables.directions.header_block_bytes[::2][ended].max())
     code = int(g.code[said[0]]) if len(said) else 0
-    name = ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
+    name = error_name(code)
     did = f"sent GOAWAY {name}" if len(said) else "closed without GOAWAY"
     likely = "is probably" if name in ("COMPRESSION_ERROR", "ENHANCE_YOUR_CALM") else "may be"
     large = f". The metadata {likely} larger than the server accepts" if sent >= _LARGE_BLOCK else ""

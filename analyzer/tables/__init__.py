@@ -45,6 +45,7 @@ from .columns import Ints as Ints
 from .columns import Mask as Mask
 from .columns import Shorts as Shorts
 from .columns import Sizes as Sizes
+from .columns import error_name as error_name
 from .connections import Closings as Closings
 from .connections import ConnectionMethods as ConnectionMethods
 from .connections import Connections as Connections

@@ -56,3 +56,8 @@ ERROR_CODES = (
     "HTTP_1_1_REQUIRED",
 )
 """Names of HTTP/2 error codes (RFC 9113 section 7)."""
+
+
+def error_name(code: int) -> str:
+    """Return the name of an HTTP/2 error code."""
+    return ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"

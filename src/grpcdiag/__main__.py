@@ -42,6 +42,8 @@ def _import_msgspec() -> None:
 
     Before there is another thread: one that imports as well could find the entry of None.
     """
+    if "typing_extensions" in sys.modules:
+        return
     sys.modules["typing_extensions"] = None  # type: ignore[assignment] # an import of it fails, as where it is missing
     try:
         import msgspec  # noqa: F401

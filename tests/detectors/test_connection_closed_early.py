@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
-from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
+from grpcdiag.fixtures.synthetic.wire import CLIENT, SERVER, Link
 from grpcdiag.fixtures.synthetic.words import MS, START_NS, Side
 
 FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
@@ -153,12 +154,21 @@ def test_calls_that_a_server_in_error_left_are_lost_at_their_deadline(tmp_path: 
         assert found.metrics["lost_rpcs"] == (0 if goes_on else 2)
 
 
-def closed_at(ages_ms: list[int], starts_ms: list[int], folder: Path, goaway: bool = False) -> Tables:
-    """A server that closes connections at these ages, each with an open call."""
+def closed_at(
+    ages_ms: list[int],
+    starts_ms: list[int],
+    folder: Path,
+    *,
+    goaway: bool = False,
+    calls_ms: Sequence[int] = (100, 180, 280),
+    ports: Sequence[int] = (50_051,) * 3,
+) -> Tables:
+    """A server that closes connections at these ages, each with a call that was open since another age."""
     conversations, links = [], []
     for number, (age, start) in enumerate(zip(ages_ms, starts_ms, strict=True)):
         conv = opened(start_ns=START_NS + start * MS)
         conv.unary(METHOD)
+        conv.advance_to(START_NS + (start + calls_ms[number]) * MS)
         conv.start_rpc(METHOD, end_stream=True)
         conv.advance_to(START_NS + (start + age) * MS)
         if goaway:
@@ -166,7 +176,8 @@ def closed_at(ages_ms: list[int], starts_ms: list[int], folder: Path, goaway: bo
         conv.inject("server", PingFrame(0, bytes(8)).serialize(), deliver=False)
         conversations.append(conv)
         client = dataclasses.replace(CLIENT, port=40_001 + number)
-        links.append(Link(rtt_ns=conv.rtt_ns, close="server", client=client, connection=number))
+        server = dataclasses.replace(SERVER, port=ports[number])
+        links.append(Link(rtt_ns=conv.rtt_ns, close="server", client=client, server=server, connection=number))
     path = folder / "ages.pcap"
     path.write_bytes(side_by_side(conversations, links).file())
     return decode([str(path)])
@@ -187,10 +198,25 @@ def test_a_limit_on_age_without_goaway_needs_proof(
     ages_ms: list[int], starts_ms: list[int], goaway: bool, named: bool, tmp_path: Path
 ) -> None:
     """Some versions of tonic close at max_connection_age without a word."""
-    found = must(connection_closed_early, closed_at(ages_ms, starts_ms, tmp_path, goaway))
+    found = must(connection_closed_early, closed_at(ages_ms, starts_ms, tmp_path, goaway=goaway))
     assert ("The server closes connections at an age of about" in found.verdict) == named
     assert any("max_connection_age(d)" in remedy.knob for remedy in found.remedies) == named
     assert goaway or any("MaxConnectionAge" in remedy.knob for remedy in found.remedies) == named
+
+
+@pytest.mark.parametrize(
+    ("calls_ms", "ports", "named"),
+    [
+        ((100, 180, 280), (50_051,) * 3, True),
+        ((100, 98, 101), (50_051,) * 3, False),  # 400 ms after the call began, too: a timer of calls
+        ((100, 180, 280), (50_051, 50_051, 50_052), False),  # two of one server prove nothing
+    ],
+)
+def test_a_timer_of_calls_is_no_limit_on_age(
+    calls_ms: Sequence[int], ports: Sequence[int], named: bool, tmp_path: Path
+) -> None:
+    tables = closed_at([500, 505, 495], [0, 100, 230], tmp_path, calls_ms=calls_ms, ports=ports)
+    assert ("an age of about" in must(connection_closed_early, tables).verdict) == named
 
 
 @pytest.mark.parametrize(
