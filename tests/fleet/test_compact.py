@@ -158,15 +158,14 @@ def kill(place: int | None) -> Iterator[list[str]]:
 
 
 def places(dataset: str, command: Callable[[str], object]) -> list[int]:
-    """Where a command is worth killing: changes of a kind that follow each other are one kind of state, so at the first
-    two and the last of them."""
+    """Where a command is worth killing: at each commit, which readers see; other changes of a kind that follow each
+    other are one kind of state, so at the first two and the last of them."""
     with kill(None) as made:
         command(dataset)
     ends = [place for place in range(len(made)) if made[place : place + 2] != made[place : place + 1] * 2]
     begins = [0, *(end + 1 for end in ends[:-1])]
-    return sorted(
-        {place for begin, end in zip(begins, ends, strict=True) for place in (begin, min(begin + 1, end), end)}
-    )
+    changes = {place for begin, end in zip(begins, ends, strict=True) for place in (begin, min(begin + 1, end), end)}
+    return sorted(changes | {place for place, name in enumerate(made) if name == "commit"})
 
 
 def test_a_command_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import contents, fleet, markers
-from test_compact import Killed, in_parts, kill, published, rows_of
+from test_compact import Killed, in_parts, kill, places, published, rows_of
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
@@ -118,24 +118,22 @@ def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path
     growing.add(3)
     growing.analyze()
     sizes = [len(published(growing.dataset))]
-    for place in range(100):
-        dataset = str(tmp_path / f"killed-{place}")
-        shutil.copytree(growing.dataset, dataset)
-        with kill(place):
-            try:
-                pruning.prune(dataset, LATER_NS)
-                break
-            except Killed:
-                pass
+
+    def prune(dataset: str) -> None:
+        pruning.prune(dataset, LATER_NS)
+
+    killed = places(shutil.copytree(growing.dataset, str(tmp_path / "whole")), prune)
+    for place in killed:
+        dataset = shutil.copytree(growing.dataset, str(tmp_path / f"killed-{place}"))
+        with kill(place), pytest.raises(Killed):
+            prune(dataset)
         shutil.rmtree(Path(dataset) / "_summary")
         sizes.append(report(dataset).rpcs)
         published(dataset)  # all its files are there
         run.compact(dataset)
         rows = contents(Path(dataset), ["rpcs"])["rpcs"]
         assert len(published(dataset)) == len(rows) == report(dataset).rpcs == sizes[-1]
-    else:
-        raise AssertionError("it never ended")
-    assert place >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == 3
+    assert killed[-1] >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == 3
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "1m", "1e3d", "٣d", "9999999w"])
