@@ -221,6 +221,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     table, count = tables.connections, len(churn.connections)
     setup = float(np.median(churn.setup_ns))
     per = float(table.rpcs[churn.connections].mean())
+    each = "1 RPC each" if per == 1 else f"{per:.1f} RPCs each"
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
     ender = server if churn.by_server else client
@@ -229,7 +230,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     known = round_trips > 0
     trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
     words = (
-        f"{client} opened {count:,} connections to {server} for {per:.1f} RPCs each, at most {churn.at_once} at once. "
+        f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
         f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
@@ -239,7 +240,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
     return Finding(
         id=ID,
-        title=f"{count:,} connections for {per:.1f} RPCs each",
+        title=f"{count:,} connections for {each}",
         severity="warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave,
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
@@ -253,7 +254,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
             "https://github.com/grpc/grpc-dotnet/issues/1549",
         ),
         verdict=(
-            f"{client} opened {count:,} connections for {per:.1f} RPCs each, and setting them up took "
+            f"{client} opened {count:,} connections for {each}, and setting them up took "
             f"{churn.share:.0%} of the time: {_advise(tables, churn)}."
         ),
     )
