@@ -114,6 +114,8 @@ def test_each_packet_is_what_the_finding_says(path: Path) -> None:
     if analysis is None or not analysis.findings:
         return
     decoded = Decoded(path)
+    for text in (analysis.verdict.text, *(finding.explanation for finding in analysis.findings)):
+        assert not text[0].islower() and text.endswith("."), text
     for finding in analysis.findings:
         assert finding.id not in FAILURES or "no latency cost" not in describe_cost(finding)
         for item in finding.evidence:
