@@ -43,7 +43,8 @@ $(INSTALLED): $(LOCK)
 # how the core is compiled; `.ci/run` has `checks` for it and for its tests (Cargo.toml). They link Python: in one folder,
 # each would have the other compiled again
 export PROFILE ?= release
-CARGO_TEST := cargo test $(if $(filter checks,$(PROFILE)),--profile checks --target-dir target/tests)
+WHERE := $(if $(filter checks,$(PROFILE)),--profile checks --target-dir target/tests)
+CARGO_TEST := cargo test $(WHERE)
 
 # without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
 $(BUILT): $(SOURCES) $(INSTALLED)
@@ -79,7 +80,7 @@ lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/mypy --exclude '/core/'
 	MYPYPATH=src:docs $(BIN)/mypy docs/generate.py docs/conf.py
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
+	cargo clippy --all-targets $(WHERE) -- -D warnings
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
