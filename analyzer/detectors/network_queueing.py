@@ -244,13 +244,14 @@ def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str,
     """Write the title, the explanation and the verdict's end for packets that came one after the other."""
     sender, receiver = _name_ends(tables, queue)
     p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
+    fills = "what else fills" if queue.standing_bytes < limits.segment_bytes else "what fills"
     filled = queue.standing_bytes >= limits.filled_bytes
     return (
         f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's minimum. "
         f"The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
         f" in a network queue of up to {longest} from {sender}: "
-        + ("pace large messages, or use fq_codel." if filled else "find what else fills the link, or stops it."),
+        + ("pace large messages, or use fq_codel." if filled else f"find {fills} the link, or stops it."),
     )
 
 
