@@ -18,6 +18,17 @@ are later by the same time, to 5 ms, a clock had stopped, and the minimum begins
 Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
 Only ACKs of two full segments and more count, because a receiver may delay other ACKs.
 
+One late ACK of fewer bytes proves nothing. But a packet that their receiver sent without acknowledging them does: they
+had not arrived when it left, and its timestamp says when that was. The bytes in front of them were held until then,
+too, if all of this holds:
+
+- their own ACK came 5 ms or less before
+- it came too late for a delayed ACK
+- they had been on their way for no more than four times as long as the bytes behind them
+
+Bytes that were retransmitted do not count, unless the ACK echoes the timestamp of their first copy. Nor do bytes that
+were sent when more than 14,600 bytes of the same connection were in flight: these may have filled the path.
+
 A packet is queued from 5 ms on. It is a standing queue if such packets show that it was not empty for 100 ms. Both
 figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays. A sender that fills the link is not
 faster without the queue: its messages are `transmission`, not `network_queue`. A queue behind the capture point that
@@ -34,10 +45,12 @@ or, when they are too few, traffic that the capture does not show.
 When it cannot tell
 -------------------
 Without TCP timestamps, or with a clock whose tick is not 1 µs, 1, 4 or 10 ms, packets in front of the capture point are
-not measured. If all packets of a connection were queued, only the difference between them is seen: the figures are
-lower bounds. A host or a switch that holds up packets for less than 100 ms, or lets them go one after the other, looks
-like a queue of the network. Where a connection fills the queue itself, its small messages may wait in the sender's
-socket as well: that time is `unexplained`.
+not measured, nor small ones behind it. If all packets of a connection were queued, only the difference between them is
+seen: the figures are lower bounds. A host or a switch that holds up packets for less than 100 ms, or lets them go one
+after the other, looks like a queue of the network. Behind the capture point small packets are seen only where their
+receiver sent others meanwhile, so a single packet that was held is not. A receiver that is stopped while it holds its
+socket's lock looks like the path. Where a connection fills the queue itself, its small messages may wait in the
+sender's socket as well: that time is `unexplained`.
 
 What would refute it
 --------------------

@@ -1,4 +1,4 @@
-"""Nobody is charged for bytes that drain behind the capture point, or may wait in a socket behind those of others."""
+"""Nobody is charged for bytes that drain or wait behind the capture point, or in a socket behind those of others."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def test_a_slow_handler_of_large_answers_is_charged(name: str) -> None:
     budget = analyze([str(WILD / f"{name}.pcap.zst")]).budget
     assert budget["server"] / MS == pytest.approx(6 * 60, rel=0.05)
     assert budget.get("unexplained", 0) < 1 * MS
+
+
+@pytest.mark.parametrize(
+    ("name", "handlers_ms"),
+    [("grpcio-uplink-held", 340 * 4), ("grpc-go-uplink-full", 400 * 4), ("grpc-go-narrow-uplink", 0)],
+)
+def test_the_path_has_the_time_for_which_it_held_requests(name: str, handlers_ms: int) -> None:
+    budget = analyze([str(WILD / f"{name}.pcap.zst")]).budget
+    whole = sum(budget.values())
+    assert budget["network_queue"] > 0.4 * whole
+    assert handlers_ms * MS <= budget["server"] < 1.2 * handlers_ms * MS + 0.05 * whole
+
+
+@pytest.mark.parametrize("name", ["grpcio-stopped-four", "tonic-stopped", "grpcio-frozen", "grpc-go-slow-handler"])
+def test_a_server_whose_host_acknowledges_has_the_time_for_which_it_was_silent(name: str) -> None:
+    budget = analyze([str(WILD / f"{name}.pcap.zst")]).budget
+    assert budget.get("network_queue", 0) == 0
+    assert budget["server"] > 0.5 * sum(budget.values())

@@ -6,6 +6,7 @@ use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::state_fields;
 use crate::store::budget::{Budget, Cause, LossTime};
+use crate::tcp::queue::TARGET;
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
@@ -309,6 +310,7 @@ impl Call {
                 near_rtt: transport.near_rtt[side],
                 near_is_bound: transport.near_is_bound[side],
                 shown,
+                held: if passed { transport.held_until(1 - side, self.position) } else { None },
                 arrived: if passed { transport.arrived(1 - side, self.position) } else { None },
                 queued,
                 sends_since: transport.sends_since[side].filter(|since| came || *since < at.time),
@@ -358,8 +360,9 @@ impl Call {
         self.charge_resent(now, transport);
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let is_client = side == client;
-        let (shown, arrived) = (None, None);
-        let turn = Turn { passed, is_client, near_rtt, near_is_bound, shown, arrived, queued: 0, sends_since: None };
+        let (shown, held, arrived) = (None, None, None);
+        let turn =
+            Turn { passed, is_client, near_rtt, near_is_bound, shown, held, arrived, queued: 0, sends_since: None };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -394,6 +397,11 @@ impl Call {
             }
             let way = start + turn.near_rtt.max(0);
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
+            if let Some((until, acknowledged)) = turn.held.filter(|(until, _)| until.saturating_sub(way) >= TARGET) {
+                let soon = acknowledged.saturating_sub(until) <= TARGET;
+                self.charge(now.min(if soon { acknowledged } else { until }), Cause::NetworkQueue);
+                self.charge(now.min(acknowledged), Cause::Unexplained); // they may have been on their way for longer
+            }
             if let Some((shown, _)) = turn.shown.filter(|(shown, most)| shown - start > *most) {
                 self.charge(now.min(shown), Cause::Unexplained); // the request may still have been on the way
             }
@@ -468,6 +476,8 @@ struct Turn {
     /// When the first packet came that shows that what the side answers had arrived, if that may have been late, and how long
     /// it may take.
     shown: Option<(i64, i64)>,
+    /// Until when the path is known to have held what the side answers, and when the ACK of it came.
+    held: Option<(i64, i64)>,
     /// When what the side answers had arrived, as far as ACKs tell that came late though they may not be delayed.
     arrived: Option<i64>,
     /// How long the packets of the turn were queued, nanoseconds.

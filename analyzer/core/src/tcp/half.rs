@@ -13,7 +13,7 @@ use crate::state_fields::{self, Steps};
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
 use super::path_delay::PathDelay;
-use super::queue::Queue;
+use super::queue::{FILLS, Queue};
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
 use super::sent_again::SentAgains;
@@ -360,6 +360,16 @@ impl Half {
             }
             // offload shows longer packets than the network carries
             None => self.longest_payload.min(1_448),
+        }
+    }
+
+    /// Whether bytes before the offset `end`, sent at `time`, were behind so many of its own that these may have filled the path; so
+    /// if that is not known.
+    #[cold]
+    pub fn fills_the_path(&self, end: i64, time: i64) -> bool {
+        match self.acks.at(time) {
+            Some(ack) => end.saturating_sub(ack.offset) > FILLS,
+            None => !self.acks.is_whole() || end > FILLS,
         }
     }
 

@@ -7,6 +7,7 @@ pub mod connection;
 pub mod duplicate;
 pub mod events;
 pub mod half;
+pub mod held_path;
 pub mod late_acks;
 pub mod note;
 pub mod path_delay;

@@ -31,6 +31,8 @@ pub struct PathDelay {
     started: bool,
     /// The last timestamp.
     clock: u32,
+    /// The one before it.
+    clock_before: u32,
     /// Ticks since the first packet.
     ticks: i64,
     /// When the first packet came.
@@ -57,7 +59,7 @@ impl PathDelay {
     #[inline]
     pub fn packet(&mut self, clock: u32, time: i64) -> i64 {
         let passed = clock.wrapping_sub(self.clock) as i32;
-        self.clock = clock;
+        (self.clock_before, self.clock) = (self.clock, clock);
         if !self.started {
             self.start(clock, time);
             return 0;
@@ -97,6 +99,11 @@ impl PathDelay {
         self.highest = self.highest.max(delay);
     }
 
+    /// When the packet before the last one came at the earliest, if it was not queued: not later than it came.
+    pub fn captured_before(&self) -> Option<i64> {
+        self.captured_at(self.clock_before).map(|latest| latest - self.tick)
+    }
+
     /// When a packet with the timestamp `clock` came at the latest, if it was not queued.
     pub fn captured_at(&self, clock: u32) -> Option<i64> {
         let ticks = self.ticks.saturating_add(i64::from(clock.wrapping_sub(self.clock) as i32));
@@ -108,7 +115,7 @@ impl PathDelay {
     /// The first packet, or the first of another clock.
     #[cold]
     fn start(&mut self, clock: u32, first_time: i64) {
-        *self = Self { started: true, clock, first_time, ..Self::default() };
+        *self = Self { started: true, clock, clock_before: clock, first_time, ..Self::default() };
     }
 
     /// Finds the tick whose length agrees within a quarter with the time that passed.
@@ -168,6 +175,20 @@ mod tests {
         assert_eq!(longest_at_last(300 * MS, 0), 0);
         assert_eq!(longest_at_last(300 * MS, 3 * MS), 0);
         assert!(longest_at_last(300 * MS, 12 * MS) > 300 * MS, "a queue varies");
+    }
+
+    #[test]
+    fn a_queue_does_not_make_a_packet_leave_later() {
+        let mut delay = PathDelay::default();
+        let round = |delay: &PathDelay| delay.captured_before().map(|before| (before + MS / 2) / MS);
+        for n in 0..50_i64 {
+            delay.packet(10 * n as u32, 10 * n * MS);
+            assert!(round(&delay).is_none_or(|before| before == 10 * (n - 1)), "{n}");
+        }
+        for queued in [80, 70] {
+            delay.packet(580 - queued as u32, 580 * MS);
+        }
+        assert_eq!(round(&delay), Some(500));
     }
 
     #[test]

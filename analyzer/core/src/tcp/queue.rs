@@ -16,17 +16,18 @@ pub const TARGET: i64 = 5_000_000;
 /// A queue stands when it is not empty for this time, nanoseconds: 100 ms, CoDel's INTERVAL (RFC 8289 section 4.3).
 /// Bursts pass in less.
 const INTERVAL: i64 = 100_000_000;
-/// Fewest packets that show a standing queue (heuristic: a host that pauses once holds up what comes in one burst).
+/// Fewest packets that show a standing queue (heuristic: a host that pauses once holds up what comes in one burst). Behind the
+/// capture point few packets are measured: there two are enough that prove by themselves that the path held them.
 const FEWEST: u32 = 4;
 /// Payload bytes in the queue at once from which they fill it: 10 segments of 1,460 bytes, which any new connection may
 /// send at once (RFC 6928).
-const FILLS: i64 = 14_600;
+pub const FILLS: i64 = 14_600;
 /// The longest interval in one row, nanoseconds: 1 s.
 const LONGEST_ROW: i64 = 1_000_000_000;
 
 /// Packets came together when one that was sent so many times as long after the first of them came behind it (heuristic: those
 /// of a link that is full come as they were sent).
-const TOGETHER: i64 = 4;
+pub const TOGETHER: i64 = 4;
 
 /// Whose queue it is: the connection, the sender's direction, and 1 if it lies behind the capture point.
 pub type Place = (u32, u8, u8);
@@ -51,6 +52,19 @@ impl Queue {
         self.last_came = at.time;
     }
 
+    /// The packet that came last is now known to have been in the queue for `queued` nanoseconds, `more` than was known when it came.
+    #[cold]
+    pub fn lengthen(&mut self, queued: i64, more: i64, at: At) {
+        if let Some(interval) = &mut self.interval {
+            interval.lengthen(queued, more, at);
+        }
+    }
+
+    /// Packets are known to have come up to `time`.
+    pub fn note_passed(&mut self, time: i64) {
+        self.last_came = self.last_came.max(time);
+    }
+
     /// Whether the last packet was queued.
     #[inline]
     pub fn is_seen(&self) -> bool {
@@ -66,7 +80,7 @@ impl Queue {
     /// Whether it was not empty for long enough.
     #[inline]
     pub fn stands(&self) -> bool {
-        self.interval.as_ref().is_some_and(|interval| interval.stands())
+        self.interval.as_ref().is_some_and(|interval| interval.stands(false))
     }
 
     /// It is empty, or nothing more is known of it: it has a row if it stood.
@@ -105,17 +119,31 @@ struct Burst {
     /// When the first one joined, and when it came.
     joined: i64,
     came: i64,
+    /// When the packet before it came.
+    last: i64,
     /// In how much time those had joined that came together behind it.
     spread: i64,
 }
 
 impl Burst {
+    /// Whether they prove by themselves that the path held all packets.
+    fn is_held(&self) -> bool {
+        self.silent >= INTERVAL && self.spread.saturating_mul(TOGETHER) >= self.silent
+    }
+
+    /// The first one is now known to have joined sooner.
+    fn lengthen(&mut self, joined: i64, came: i64) {
+        if came == self.came && joined < self.joined {
+            (self.joined, self.silent) = (joined, came.saturating_sub(joined.max(self.last)));
+        }
+    }
+
     /// A packet joined the queue and came; `last` is when the one before it did.
     fn extend(&mut self, joined: i64, came: i64, last: i64) {
         let silent = came.saturating_sub(joined.max(last));
         let later = joined.saturating_sub(self.joined);
         if silent > self.silent {
-            *self = Self { silent, joined, came, spread: 0 };
+            *self = Self { silent, joined, came, last, spread: 0 };
         } else if came.saturating_sub(self.came).saturating_mul(TOGETHER) <= later {
             self.spread = self.spread.max(later);
         }
@@ -131,7 +159,7 @@ impl Interval {
             let before = *self;
             before.write(place, cx);
             *self = Self { since: joined, start: joined, ..Self::default() };
-            if same && before.stands() {
+            if same && before.stands(place.2 > 0) {
                 (self.continues, self.since, self.filled_since) = (true, before.since, before.filled_since);
                 self.start = before.end;
             }
@@ -154,13 +182,28 @@ impl Interval {
         }
     }
 
-    fn stands(&self) -> bool {
-        let long = self.end.saturating_sub(self.start) >= INTERVAL && self.packets >= FEWEST;
-        self.packets > 0 && (self.continues || long)
+    #[cold]
+    fn lengthen(&mut self, queued: i64, more: i64, at: At) {
+        let joined = at.time.saturating_sub(queued);
+        if !self.continues {
+            self.start = self.start.min(joined);
+            self.since = self.since.min(joined);
+        }
+        self.burst.lengthen(joined, at.time);
+        self.total = self.total.saturating_add(more);
+        if queued > self.longest {
+            (self.longest, self.longest_at) = (queued, (at.packet, at.time));
+        }
+    }
+
+    fn stands(&self, is_behind: bool) -> bool {
+        let long = self.end.saturating_sub(self.start) >= INTERVAL;
+        let enough = self.packets >= FEWEST || is_behind && self.burst.is_held();
+        self.packets > 0 && (self.continues || long && enough)
     }
 
     fn write(&self, (connection, direction, behind): Place, cx: &mut Context) {
-        if self.stands() && cx.queues.len() < limits::QUEUES + limits::ROWS_AHEAD {
+        if self.stands(behind > 0) && cx.queues.len() < limits::QUEUES + limits::ROWS_AHEAD {
             cx.queues.push(QueueRow {
                 connection,
                 direction,
@@ -190,11 +233,16 @@ mod tests {
 
     /// The rows after packets at these times with these delays, milliseconds.
     fn rows(packets: &[(i64, i64)]) -> Vec<(i64, i64, u32)> {
+        rows_at(packets, 0)
+    }
+
+    /// The same, in front of the capture point or, with 1, behind it.
+    fn rows_at(packets: &[(i64, i64)], behind: u8) -> Vec<(i64, i64, u32)> {
         let (mut queue, mut cx) = (Queue::default(), Context::default());
         for (number, &(time, queued)) in (1..).zip(packets) {
-            queue.packet(queued * MS, 100, At::new(number, time * MS), (0, 1, 0), &mut cx);
+            queue.packet(queued * MS, 100, At::new(number, time * MS), (0, 1, behind), &mut cx);
         }
-        queue.finish((0, 1, 0), &mut cx);
+        queue.finish((0, 1, behind), &mut cx);
         let table = &cx.queues;
         let row = |row: usize| (table.start_time_ns[row] / MS, table.duration_ns[row] / MS, table.packets[row]);
         (0..table.len()).map(row).collect()
@@ -205,6 +253,15 @@ mod tests {
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (200, 40)]), [(100, 100, 4)]);
         assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (199, 40)]), [], "99 ms");
         assert_eq!(rows(&[(130, 30), (150, 40), (200, 70)]), [], "three packets");
+    }
+
+    #[test]
+    fn two_packets_that_came_together_behind_the_capture_point_show_that_the_path_held_them() {
+        let held = |queued: i64| [(1_100, queued), (1_101, queued - 24)];
+        assert_eq!([0, 1].map(|behind| rows_at(&held(100), behind)), [vec![], vec![(1_000, 101, 2)]]);
+        assert_eq!(rows_at(&held(99), 1), [], "99 ms");
+        assert_eq!(rows_at(&[(1_100, 100), (1_101, 77)], 1), [], "not over a quarter of the time");
+        assert_eq!(rows_at(&[(1_100, 100), (1_107, 82)], 1), [], "one after the other");
     }
 
     /// The longest silence of each row, and in how much time those were sent that came together behind it.
@@ -226,6 +283,20 @@ mod tests {
         assert_eq!(bursts(&[(300, 200), (340, 180), (380, 160), (420, 140)]), [(200, 0)], "one after the other");
         let long = [(1_700, 1_500), (1_701, 900), (1_702, 800), (1_703, 300), (1_704, 100)];
         assert_eq!(bursts(&long), [(1_500, 1_404)], "one row");
+    }
+
+    #[test]
+    fn a_later_packet_may_show_that_one_was_held_for_longer() {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        let place = (0, 1, 1);
+        queue.packet(0, 100, At::new(1, 300 * MS), place, &mut cx);
+        queue.packet(60 * MS, 100, At::new(2, 600 * MS), place, &mut cx);
+        queue.lengthen(200 * MS, 140 * MS, At::new(2, 600 * MS));
+        queue.packet(150 * MS, 100, At::new(3, 601 * MS), place, &mut cx);
+        queue.finish(place, &mut cx);
+        let table = &cx.queues;
+        assert_eq!([table.silent_ns[0], table.together_ns[0], table.longest_ns[0]].map(|ns| ns / MS), [200, 51, 200]);
+        assert_eq!((table.start_time_ns[0] / MS, table.packets[0], table.total_ns[0] / MS), (400, 2, 350));
     }
 
     #[test]

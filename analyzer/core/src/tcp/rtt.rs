@@ -16,6 +16,8 @@ pub struct Rtt {
     timed: Option<(i64, i64)>,
     /// The same, of a segment that may have been retransmitted since: its first time.
     waiting: Option<(i64, i64)>,
+    /// That is the last of those that an ACK left: others before it wait for longer.
+    others_wait: bool,
     /// The smallest sample, nanoseconds.
     pub min: Option<i64>,
     /// No sample is of a packet without payload: each may hold the time that the peer's application took to answer.
@@ -34,7 +36,7 @@ impl Rtt {
             self.timed = Some((end, time));
         }
         if self.waiting.is_none() {
-            self.waiting = Some((end, time));
+            (self.waiting, self.others_wait) = (Some((end, time)), false);
         }
     }
 
@@ -43,10 +45,11 @@ impl Rtt {
         self.timed = None;
     }
 
-    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none. Gives
-    /// for how long a segment waited for this, whether or not it was retransmitted meanwhile.
+    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none. `last` is
+    /// the end and the time of the last segment. Gives for how long a segment waited for this, whether or not it was
+    /// retransmitted meanwhile.
     #[inline]
-    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool) -> Option<i64> {
+    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool, last: (i64, i64)) -> Option<i64> {
         if let Some((end, sent)) = self.timed
             && offset >= end
         {
@@ -54,7 +57,10 @@ impl Rtt {
             self.is_bound = answers && (self.is_bound || self.min.is_none());
             self.sample(time - sent);
         }
-        self.waiting.take_if(|(end, _)| offset >= *end).map(|(_, sent)| time - sent)
+        let (_, sent) = self.waiting.take_if(|(end, _)| offset >= *end)?;
+        self.others_wait = last.0 > offset;
+        self.waiting = self.others_wait.then_some(last);
+        Some(time - sent)
     }
 
     /// How long an ACK takes on average, nanoseconds; 0 before the first sample.
@@ -62,9 +68,9 @@ impl Rtt {
         self.smoothed
     }
 
-    /// When the first of the segments was sent for the first time of which one is not acknowledged.
+    /// When the first of the segments was sent for the first time of which one is not acknowledged, if that is known.
     pub fn waiting_since(&self) -> Option<i64> {
-        self.waiting.map(|(_, sent)| sent)
+        self.waiting.filter(|_| !self.others_wait).map(|(_, sent)| sent)
     }
 
     /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back, absurd ones from broken
@@ -100,14 +106,27 @@ mod tests {
         let mut rtt = Rtt::default();
         rtt.sent(100, 0);
         rtt.sent(200, 5);
-        rtt.acknowledged(50, 7, false);
+        rtt.acknowledged(50, 7, false, (200, 5));
         assert_eq!(rtt.min, None);
-        rtt.acknowledged(100, 10, false);
+        rtt.acknowledged(100, 10, false, (200, 5));
         assert_eq!(rtt.min, Some(10));
         rtt.sent(300, 20);
         rtt.retransmitted();
-        rtt.acknowledged(300, 21, false);
+        rtt.acknowledged(300, 21, false, (300, 20));
         assert_eq!(rtt.min, Some(10), "a retransmitted segment gives no sample");
+    }
+
+    #[test]
+    fn segments_that_an_ack_leaves_are_timed_by_the_last_of_them() {
+        let mut rtt = Rtt::default();
+        for (end, time) in [(100, 0), (200, 5), (300, 8)] {
+            rtt.sent(end, time);
+        }
+        assert_eq!(rtt.acknowledged(100, 10, false, (300, 8)), Some(10));
+        assert_eq!((rtt.waiting_since(), rtt.acknowledged(200, 11, false, (300, 8))), (None, None));
+        assert_eq!(rtt.acknowledged(300, 50, false, (300, 8)), Some(42));
+        rtt.sent(400, 60);
+        assert_eq!(rtt.waiting_since(), Some(60));
     }
 
     #[test]
@@ -115,7 +134,7 @@ mod tests {
         let mut rtt = Rtt::default();
         for (end, answers, is_bound) in [(1, true, true), (2, true, true), (3, false, false), (4, true, false)] {
             rtt.sent(end, 0);
-            rtt.acknowledged(end, 10, answers);
+            rtt.acknowledged(end, 10, answers, (end, 0));
             assert_eq!(rtt.is_bound, is_bound, "{end}");
         }
     }

@@ -144,6 +144,15 @@ impl SentAgains {
         !self.pending.is_empty() && self.pending.iter().any(|again| again.start < offset)
     }
 
+    /// Whether an ACK of all bytes before `offset` answers the first copy of all of them: it echoes a timestamp older than those of
+    /// the retransmissions (RFC 3522 section 3.2).
+    pub fn first_copies_arrived(&self, offset: i64, echo: Option<u32>) -> bool {
+        let older = |again: &SentAgain| {
+            echo.zip(again.clock).is_some_and(|(echo, clock)| (echo.wrapping_sub(clock) as i32) < 0)
+        };
+        self.pending.iter().filter(|again| again.start < offset).all(older)
+    }
+
     /// Judges those that an ACK answers: gives those whose bytes are now known to have been lost, and those whose bytes had
     /// arrived, or of which nothing shows that they were lost.
     pub fn judge(&mut self, answer: &Answer) -> (Vec<SentAgain>, Vec<SentAgain>) {
@@ -210,6 +219,22 @@ mod tests {
         assert_eq!(judged(&[again(0, 50, 100, Some(7), false)], 130, Some(7)), (1, 0));
         assert_eq!(judged(&[again(0, 50, 100, Some(7), false)], 130, Some(6)), (0, 1));
         assert_eq!(judged(&[again(0, 50, 100, Some(7), true)], 130, Some(6)), (0, 1), "reordered");
+    }
+
+    #[test]
+    fn first_copies_arrived_if_the_echo_is_older_than_all_retransmissions() {
+        let mut kept = SentAgains::default();
+        for sent in [again(0, 50, 100, Some(7), false), again(50, 90, 110, Some(8), false)] {
+            kept.push(sent);
+        }
+        let arrived = |offset, echo| kept.first_copies_arrived(offset, echo);
+        assert_eq!([Some(6), Some(7), Some(8), None].map(|echo| arrived(50, echo)), [true, false, false, false]);
+        assert_eq!(
+            [(90, Some(6)), (90, Some(7)), (0, None)].map(|(offset, echo)| arrived(offset, echo)),
+            [true, false, true]
+        );
+        kept.push(again(90, 99, 120, None, false));
+        assert!(!kept.first_copies_arrived(99, Some(6)), "nothing tells which copy it was");
     }
 
     #[test]

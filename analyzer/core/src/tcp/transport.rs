@@ -6,6 +6,7 @@ use crate::at::At;
 
 use super::arrivals::Arrivals;
 use super::half::NEAR;
+use super::held_path::HeldPath;
 use super::late_acks::{LateAcks, may_take};
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
@@ -47,6 +48,8 @@ pub struct Transport {
     pub acks_soon: [i8; 2],
     /// ACKs of the bytes of each side that came late; `None` before the first.
     pub late_acks: [Option<Box<LateAcks>>; 2],
+    /// Bytes of each side that the path held behind the capture point; `None` before the first.
+    pub held: [Option<Box<HeldPath>>; 2],
     /// When bytes of each side arrived at a peer that is not near; `None` before the first.
     pub arrivals: [Option<Box<Arrivals>>; 2],
     /// Offset behind the bytes of each side that its peer has acknowledged.
@@ -77,6 +80,7 @@ impl Default for Transport {
             delivered_from: [0; 2],
             acks_soon: [0; 2],
             late_acks: [None, None],
+            held: [None, None],
             arrivals: [None, None],
             acked: [0; 2],
             unheard: [false; 2],
@@ -108,6 +112,12 @@ impl Transport {
         }
         let shown = if self.acked[side] < offset { now } else { self.late_acks[side].as_ref()?.covers(offset)? };
         Some((shown.min(now), self.may_take(side)?))
+    }
+
+    /// Until when the path held the last byte of `side` before `offset`, and when the ACK of it came.
+    #[inline]
+    pub fn held_until(&self, side: usize, offset: i64) -> Option<(i64, i64)> {
+        self.held[side].as_ref()?.covers(offset)
     }
 
     /// When the bytes of `side` before `offset` had arrived, as far as ACKs tell that are not delayed.

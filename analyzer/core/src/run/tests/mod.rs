@@ -3,6 +3,7 @@
 mod closing;
 mod duplicates;
 mod ends;
+mod held_path;
 mod holes;
 mod late_resets;
 mod nagle;

@@ -1,7 +1,5 @@
 //! Reads what a segment says about its connection: handshake, acknowledgements, windows, and the end.
 
-use std::ops::Range;
-
 use crate::at::At;
 use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
@@ -10,8 +8,9 @@ use crate::store::tables::PacketRow;
 use super::super::closing::Closing;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
+use super::super::late_acks::TimedAck;
 use super::super::note::Note;
-use super::super::queue::TARGET;
+use super::super::queue::{self, TARGET};
 use super::super::unanswered::Outage;
 use super::Connection;
 
@@ -205,11 +204,89 @@ impl Connection {
         self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
         self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
-        let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
-        self.note_delay(side, taken, before..offset, segment.payload_len == 0, at.time);
+        let echo = segment.timestamps.map(|(_, echo)| echo);
+        let resent = peer.sent_again.awaits(offset);
+        let are_first = !resent || peer.sent_again.first_copies_arrived(offset, echo);
+        let last = (peer.highest, peer.last_data_time);
+        let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0, last);
+        let sent = taken.filter(|_| are_first).map(|taken| at.time - taken);
+        let ack = TimedAck { from: before, to: offset, time: at.time, packet: at.packet, sent };
+        self.note_delay(side, taken, ack, segment.payload_len == 0);
         self.refresh_near(1 - side);
-        if self.halves[1 - side].sent_again.awaits(offset) {
-            self.judge_retransmissions(side, offset, segment.timestamps.map(|(_, echo)| echo), at);
+        if resent {
+            self.judge_retransmissions(side, offset, echo, at);
+        }
+        if are_first && self.is_slow(side, taken) {
+            self.note_held(side, ack, echo, above);
+        }
+    }
+
+    /// Whether an ACK of `side`, which took so long, may show that the path held bytes. Nothing on the way to a host that is near
+    /// does.
+    #[inline]
+    fn is_slow(&self, side: usize, taken: Option<i64>) -> bool {
+        let near = self.transport.near_rtt[side];
+        let slow = taken.map_or(self.transport.held[1 - side].is_some(), |taken| taken - near >= TARGET);
+        slow && near > half::NEAR
+    }
+
+    /// `side` has acknowledged bytes of its peer, and their first copy arrived. Its packet before left without acknowledging them,
+    /// by its clock: up to then the path held them, if that is longer than a round trip. The bytes in front of them were held for
+    /// as long if their ACK, itself late, came together with this one: a host that puts ACKs off sends one for all that arrived.
+    #[cold]
+    fn note_held<U: Events>(&mut self, side: usize, mut ack: TimedAck, echo: Option<u32>, above: &mut U) {
+        let (half, peer) = (&self.halves[side], &self.halves[1 - side]);
+        let ack_before = |back: usize| peer.acks.newest_first().nth(back).unwrap_or_default().time;
+        let (before, earlier) = (ack_before(1), ack_before(2));
+        let Some(left) = half.delay.captured_before() else { return };
+        let near = self.transport.near_rtt[side];
+        let held = |ack: TimedAck| ack.sent.map_or(0, |sent| left.saturating_sub(sent).saturating_sub(near));
+        if let (None, Some(echo), false) = (ack.sent, echo, peer.path_queues[0].is_seen()) {
+            ack.sent = peer.delay.captured_at(echo);
+        }
+        let behind = held(ack);
+        let fills = |sent: i64| peer.fills_the_path(ack.to, sent);
+        if behind < TARGET || self.is_measured(side, ack) || ack.sent.is_none_or(fills) {
+            return;
+        }
+        let late = self.transport.late_acks[1 - side].as_ref().and_then(|acks| acks.up_to(ack.from));
+        let came_together = |late: &TimedAck| ack.time.saturating_sub(late.time) <= TARGET;
+        let is_long_enough =
+            |late: &TimedAck| held(*late) / queue::TOGETHER <= behind && !self.is_measured(side, *late);
+        if let Some(late) = late.filter(came_together).filter(is_long_enough) {
+            self.note_held_bytes(side, late, (held(late), left), earlier, above);
+        }
+        self.note_held_bytes(side, ack, (behind, left), before, above);
+    }
+
+    /// Whether an ACK of `side` is not put off, so that it measures by itself how long its bytes were queued.
+    fn is_measured(&self, side: usize, ack: TimedAck) -> bool {
+        ack.to.saturating_sub(ack.from) >= 2 * self.segment_size(1 - side).max(1)
+    }
+
+    /// The path held bytes for so long, until then. The ACK before theirs came at `passed`.
+    fn note_held_bytes<U: Events>(
+        &mut self,
+        side: usize,
+        ack: TimedAck,
+        (held, until): (i64, i64),
+        passed: i64,
+        above: &mut U,
+    ) {
+        let path = self.transport.held[1 - side].get_or_insert_default();
+        let known = path.push(ack.from..ack.to, until, ack.time);
+        let place = (self.row, u8::from(side == above.client()), 1);
+        let [front, behind] = &mut self.halves[1 - side].path_queues;
+        if held < TARGET || front.is_seen() {
+            return;
+        }
+        let at = At::new(ack.packet, ack.time);
+        if let Some(known) = known {
+            behind.lengthen(held, until.saturating_sub(known).max(0), at);
+        } else {
+            let bytes = u32::try_from(ack.to.saturating_sub(ack.from)).unwrap_or(u32::MAX);
+            behind.note_passed(passed);
+            behind.packet(held, bytes, at, place, above.context());
         }
     }
 
@@ -223,11 +300,11 @@ impl Connection {
         }
     }
 
-    /// An ACK of `side` for some bytes took so long; `None` where that is not known.
+    /// An ACK of `side` took so long; `None` where that is not known.
     #[inline]
-    fn note_delay(&mut self, side: usize, taken: Option<i64>, bytes: Range<i64>, is_bare: bool, time: i64) {
+    fn note_delay(&mut self, side: usize, taken: Option<i64>, ack: TimedAck, is_bare: bool) {
         let late = taken.zip(self.transport.may_take(1 - side)).map(|(taken, most)| taken > most);
-        let is_short = || bytes.end - bytes.start < 2 * self.segment_size(1 - side).max(1);
+        let is_short = || ack.to - ack.from < 2 * self.segment_size(1 - side).max(1);
         let change = match late {
             Some(true) => -1,
             Some(false) if is_bare && is_short() => 1,
@@ -236,7 +313,7 @@ impl Connection {
         self.transport.acks_soon[side] = self.transport.acks_soon[side].saturating_add(change);
         let late_acks = &mut self.transport.late_acks[1 - side];
         if late == Some(true) || late_acks.is_some() {
-            late_acks.get_or_insert_default().push(bytes.start, bytes.end, time, late);
+            late_acks.get_or_insert_default().push(ack, late);
         }
     }
 
