@@ -9,7 +9,7 @@ from .. import _core
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS
 from ..tables import Ints, Mask, Tables
-from . import _icmp
+from . import _icmp, _shared
 from ._shared import distinct
 
 NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
@@ -23,6 +23,8 @@ REPORTS = 2
 NO_ALERT = 255
 """`Setups.alert` without an alert."""
 TLS_1_3 = 0x0304
+SERVER_UNHEARD = 2
+"""Bit of `Connections.unheard`: the server's bytes were acknowledged, and are not in the capture."""
 
 ALERTS = {
     10: "unexpected_message",
@@ -88,7 +90,9 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     opened = (s.syns > 0) & (c.rpcs == 0) & (c.other_streams == 0)
     dialed = opened & (s.syn_ack_packet == 0)
     waited = int(tables.capture["last_time_ns"] or 0) - c.first_time_ns
-    silent = (c.packets_server == 0) & (c.packets_client == s.syns)
+    servers = _shared.number_servers(tables)
+    heard = ~np.isin(servers, servers[c.unheard & SERVER_UNHEARD != 0])  # else its answer may be missing in the capture
+    silent = (c.packets_server == 0) & (c.packets_client == s.syns) & heard
     reported = np.zeros(len(dialed), dtype=bool)
     reported[tables.icmp_errors.connection[(tables.icmp_errors.direction == 0) & ~_icmp.mark_too_big(tables)]] = True
     asked = opened & (s.syn_ack_packet > 0) & (s.client_packet > 0) & (c.unheard == 0) & (c.missing_bytes == 0)

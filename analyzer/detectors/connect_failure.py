@@ -14,8 +14,9 @@ How it is decided
 -----------------
 By the first packets of each side. After a handshake of TLS 1.3 without secrets, a server that closed within a second,
 and whose only record had the size of an alert, refused the client. A SYN without any answer counts when the capture
-goes on for a second after it: then a sender with RFC 6298's initial timeout would have retransmitted it. An ICMP error
-that quotes the SYN counts at once. A connection without payload from the client is a port check, not a failure. In a
+goes on for a second after it: then a sender with RFC 6298's initial timeout would have retransmitted it. It does not
+count if other connections show that the capture lacks that server's packets. An ICMP error that quotes the SYN counts
+at once. A connection without payload from the client is a port check, not a failure. In a
 capture with HTTP/2 or TLS, attempts to other ports are left out.
 
 It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that reached no

@@ -11,7 +11,8 @@ How it is decided
 Nothing was sent for a while. Then one of three things happened:
 
 - *No answer.* What was sent is retransmitted after three or more timeouts, and no packet of the peer comes any more.
-- *A RST* answers the first packet, and nothing else came from that side since the silence began. RPCs may be open then,
+- *A RST* answers the first packet, and nothing else came from that side since the silence began. It does not count if
+  that side retransmitted during the silence: then the path was cut, not the connection. RPCs may be open at the RST,
   such as a watch, if the RST has no ACK: only an end that does not know the connection sends that (RFC 9293 section
   3.5.2). A process that fails at that moment sends a FIN, or a RST with an ACK.
 - *A crossed FIN.* A request left less than a round trip before the FIN of the other side came, without a GOAWAY. So
@@ -119,13 +120,14 @@ def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
 
 
 def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
-    """Find RSTs that answer the first flight after a silence."""
+    """Find RSTs that answer the first flight after a silence, in which their own side did not retransmit in vain."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
+    retransmitted = c.peer_packet == tables.connections.outage_to_packet[c.connection]
     since = c.peer_time_ns - np.maximum(c.peer_idle_ns, 0)
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
     silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
     silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
-    for row, busy in _mark_busy(tables, (c.reset == 1) & silent & answers & (c.open_rpcs > 0)):
+    for row, busy in _mark_busy(tables, (c.reset == 1) & silent & ~retransmitted & answers & (c.open_rpcs > 0)):
         if not busy or not c.acknowledges[row]:
             yield _Cut(int(c.connection[row]), "RST", row, int(silence[row]), int(c.open_rpcs[row]), busy)
 

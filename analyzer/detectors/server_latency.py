@@ -246,7 +246,9 @@ def _measure_round_trips(tables: Tables) -> tuple[int, int]:
 
 
 def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: Limits) -> _Slow | Skipped | None:
-    figures = method.turnaround or {}
+    figures, rpcs = method.turnaround or {}, tables.rpcs
+    if not np.any(rpcs.flags[rpcs.method == method.number] & COMPLETE):
+        return Skipped(ID, f"no RPC of {method.name or _NO_NAME} ended in the capture")
     p50, p99 = max(0, figures["p50"] - near), max(0, figures["p99"] - near)
     slow = _Slow(method, p50, p99, tail=True)
     least = limits.round_trips * round_trip
