@@ -26,7 +26,8 @@ is estimated from that. Responses that leave in the same burst as blocked bytes 
 An outage is an interval in which one side retransmitted two or more times after a timeout and no packet of the other
 side arrived, until one did. RPCs that waited for the silent side are charged with it, too: its answers could not
 arrive. All that was retransmitted may have arrived there: then its ACKs were lost. Where RPCs lost most of the time in
-outages, the report names the longest one instead of a share of lost packets.
+outages, the report names the longest one instead of a share of lost packets. It also names the direction when one
+side's bytes are not acknowledged any more, and its peer keeps retransmitting what had arrived: the peer hears no ACK.
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
@@ -178,23 +179,28 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
     scope = tuple(sorted(int(row) for row in cost.rows))
     longest = milliseconds(float(metrics["longest_recovery_ns"]))
     hidden = bool((tables.connections.protocol[cost.rows] == TLS).all())
+    cause = _find_cause(tables, cost)
     return Finding(
         id=ID,
-        title=f"{packets} were retransmitted ({share:.1%}); the cost to RPCs is "
+        title=cause.title
+        if cause
+        else f"{packets} were retransmitted ({share:.1%}); the cost to RPCs is "
         + ("encrypted" if hidden else "not visible in this capture"),
         severity="warning" if share >= limits.repeated_warning else "info",
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
         metrics=metrics,
-        evidence=tuple(_show_losses(tables, cost)),
+        evidence=(*(cause.evidence if cause else ()), *_show_losses(tables, cost)),
         explanation=(
             f"{packets} ({share:.1%} of all on {len(scope):,} {'TLS ' * hidden}connection{'s' * (len(scope) > 1)}) "
             f"were retransmitted; the longest recovery took {longest}. {_ENCRYPTED if hidden else _OUT_OF_SIGHT}"
             f"{_icmp.describe_too_big(tables, cost.rows)}"
         ),
-        remedies=_list_remedies("both hosts"),
+        remedies=cause.remedies if cause else _list_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
-        verdict=(
+        verdict=f"{cause.title}: {cause.advice}."
+        if cause
+        else (
             f"{share:.1%} of the packets were retransmitted, and the longest recovery took {longest}"
             f"{'' if hidden else '; RPCs wait at the other end, out of sight of this capture'}: find where packets are "
             "dropped."
@@ -213,21 +219,21 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
     share = share_of_time(tables, cost.lost_ns)
     metrics = _measure(tables, cost)
     scope = tuple(sorted(int(row) for row in cost.rows))
-    cut = _outages.find_outage(tables, cost.rows, cost.lost_ns)
-    seen = () if cut is None else tuple(_outages.show_outage(tables, cut))
-    title = f"RPCs waited for {count(int(metrics['retransmitted_packets']), 'retransmitted packet')}"
+    cause = _find_cause(tables, cost)
     return Finding(
         id=ID,
-        title=title if cut is None else _outages.describe_outage(tables, cut),
+        title=cause.title
+        if cause
+        else f"RPCs waited for {count(int(metrics['retransmitted_packets']), 'retransmitted packet')}",
         severity=severity(share, limits.warning_share, limits.critical_share),
         confidence=_rate_confidence(tables, cost),
         scope=Scope(scope, methods_of_connections(tables, scope)),
         lost_ns=cost.lost_ns,
         share=share,
         metrics=metrics,
-        evidence=(*seen, *_show_losses(tables, cost)),
+        evidence=(*(cause.evidence if cause else ()), *_show_losses(tables, cost)),
         explanation=_explain(tables, cost, metrics),
-        remedies=_list_remedies(_name_hosts(tables, cost)) if cut is None else _outages.list_remedies(tables, cut),
+        remedies=cause.remedies if cause else _list_remedies(_name_hosts(tables, cost)),
         references=(
             "RFC 8985",
             "RFC 9438 section 4.6",
@@ -235,12 +241,33 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
             "https://github.com/grpc/grpc/issues/19126",
         ),
         verdict=(
-            _write_verdict(tables, cost, metrics, share)
-            if cut is None
-            else f"{_outages.describe_outage(tables, cut)}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%}): "
-            "look for what cut the path or stopped that host."
+            f"{cause.title}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%}): {cause.advice}."
+            if cause
+            else _write_verdict(tables, cost, metrics, share)
         ),
     )
+
+
+class _Cause(Struct, frozen=True, eq=False):
+    """What made most of the loss, where it is more than packets that get lost now and then."""
+
+    title: str
+    advice: str
+    evidence: tuple[Evidence, ...]
+    remedies: tuple[Remedy, ...]
+
+
+def _find_cause(tables: Tables, cost: _Cost) -> _Cause | None:
+    """Find an outage, or one direction that is dropped."""
+    if (cut := _outages.find_outage(tables, cost.rows, cost.lost_ns)) is not None:
+        evidence, remedies = _outages.show_outage(tables, cut), _outages.list_remedies(tables, cut)
+        advice = "look for what cut the path or stopped that host"
+        return _Cause(_outages.describe_outage(tables, cut), advice, tuple(evidence), remedies)
+    if (row := _outages.find_one_way(tables, cost.rows, cost.lost_ns)) is not None:
+        evidence, remedies = _outages.show_one_way(tables, row), _outages.list_one_way_remedies(tables, row)
+        advice = "look for what drops that direction alone"
+        return _Cause(_outages.describe_one_way(tables, row), advice, tuple(evidence), remedies)
+    return None
 
 
 def _rate_confidence(tables: Tables, cost: _Cost) -> Confidence:

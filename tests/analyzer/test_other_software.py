@@ -435,6 +435,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["by a timer of"],
         "statuses": {"OK": 60, "CANCELLED": 15},
     },
+    "grpc-js-downlink-dropped": {
+        "verdict": ["loss-recovery"],
+        "says": ["Client 10.77.0.1 acknowledged nothing that server 10.77.0.2 sent", "firewalls, NAT and routes"],
+        "never": ["tcp_congestion_control"],
+    },
+    "grpc-js-downlink-restored": {"verdict": ["loss-recovery"], "never": ["acknowledged nothing"]},
     "grpc-js-grace": {"not": ["stream-timeout"], "says": ["give that more time"]},
     "grpc-js-idle-drop": {"not": ["loss-recovery"], "statuses": {"OK": 80}},
     "grpc-js-one-blocked-server": {
@@ -444,6 +450,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-quits": {"not": ["cancelled"], "says": ["12 response messages"], "never": ["by a timer of"]},
     # the requests had begun no farther apart than they were answered: handlers may look the same
     "grpc-js-stalls-without-pings": {"not": ["synchronised-stall"]},
+    "grpcio-uplink-dropped": {
+        "verdict": ["loss-recovery"],
+        "says": ["Server 10.77.0.2 acknowledged nothing that client 10.77.0.1 sent", "drops that direction alone"],
+        "never": ["tcp_congestion_control"],
+    },
     "grpclib-dead-deadline": {
         "verdict": ["peer-unreachable"],
         "says": ["3 RPCs waited \\(4,49"],
