@@ -19,6 +19,7 @@ from .summary import figures, tls, verdict
 from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
 from .summary.processes import describe_lack, describe_pressure, describe_processes, split_budget
+from .summary.roles import mark_guessed_roles
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -200,12 +201,14 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
     )
 
 
-def _skip_if_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
-    """Skip a finding whose connections all lack one side's packets: it needs both directions."""
+def _skip_if_one_sided(finding: Finding, tables: Tables) -> Finding | Skipped:
+    """Skip a finding whose connections all lack one side's packets, or do not show which side is the client."""
     connections = list(finding.scope.connections)
-    if not connections or not tables.connections.unheard[connections].all():
-        return finding
-    return Skipped(finding.id, "the capture has only one direction of the connections concerned")
+    if connections and tables.connections.unheard[connections].all():
+        return Skipped(finding.id, "the capture has only one direction of the connections concerned")
+    if connections and mark_guessed_roles(tables)[connections].all():
+        return Skipped(finding.id, "which side is the client of the connections concerned is a guess by their ports")
+    return finding
 
 
 def _choose_tables(tables: Tables, every: Tables, about: About, part: Part | None, legs: Legs | None) -> Tables:
@@ -240,7 +243,7 @@ def _detect(
             skipped.append(Skipped(detector.id, reason))
         for answer in detector.detect(_choose_tables(tables, every, detector.about, part, legs)):
             if isinstance(answer, Finding) and not detector.about.one_direction:
-                answer = _skip_if_unheard(answer, tables)
+                answer = _skip_if_one_sided(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:
                 from .sidecar.read import add_present_settings
 

@@ -28,6 +28,7 @@ from . import tls
 from .hops import describe_proxies
 from .processes import split_budget
 from .quantiles import make_quantiles
+from .roles import mark_guessed_roles
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -130,6 +131,8 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
     if late:
         what, its = ("connection", "its") if late == 1 else ("connections", "their")
         yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before it, are unknown"
+    if guessed := int(mark_guessed_roles(tables).sum()):
+        yield f"who is the client of {count(guessed, 'connection')} is a guess by the ports: it gives no finding"
     endless = sum(method.end_missing for method in tables.methods)
     if endless:
         what = "RPC has" if endless == 1 else "RPCs have"

@@ -29,6 +29,7 @@ NAMES = (
     "rst-thirdparty-server",
     "server-kill",
     "tonic-rebooted",
+    "watch-limit-full",
 )
 
 
