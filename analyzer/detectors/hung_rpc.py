@@ -23,7 +23,8 @@ any more is `peer-unreachable`.
 When it cannot tell
 -------------------
 Whether the side still works on the RPC, or has forgotten it. Streams that wait for events are quiet for long: they are
-compared with ended streams of their method alone.
+compared with ended streams of their method alone. In a capture that begins late the first request may be a
+retransmission, which the server had answered before.
 
 What would refute it
 --------------------
@@ -49,7 +50,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import DIRECTIONS, Method, Tables
+from ..tables import BEGUN_BEFORE, DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
 from . import _failures, _shared, _unanswered
 
@@ -112,6 +113,8 @@ def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limi
     wait, age = (clip_ns(int(o.end_time_ns[row]) - int(start[row])) for start in (o.since_time_ns, o.start_time_ns))
     if int(o.cause[row]) not in _SIDES:
         return None
+    if _may_be_answered(tables, row):
+        return None
     method = methods.get(int(o.method[row]))
     ended = method.complete if method else 0
     if method and method.latency and ended >= limits.others:
@@ -119,6 +122,16 @@ def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limi
         return _Hung(row, wait, ended, longest) if wait >= max(limits.factor * longest, limits.least_ns) else None
     first = o.waits_for[row] == 1 and not o.response_messages[row] and o.request_messages[row]
     return _Hung(row, wait, ended, 0) if first and age >= limits.alone_ns else None
+
+
+def _may_be_answered(tables: Tables, row: int) -> bool:
+    """Check whether the first request of a connection may be a retransmission, answered before the capture began."""
+    o, c, rpcs = tables.open_rpcs, tables.connections, tables.rpcs
+    on = int(o.connection[row])
+    if c.complete[on] or not c.retransmitted_packets[on]:
+        return False
+    begun = rpcs.first_packet[(rpcs.connection == on) & (rpcs.flags & BEGUN_BEFORE == 0)]
+    return bool(o.first_packet[row] <= begun.min(initial=o.first_packet[row]))
 
 
 def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits: Limits) -> Finding:

@@ -19,6 +19,7 @@ NAMES = (
     "connect-node-idle",
     "connect-refused",
     "curl-timer",
+    "grpc-js-downlink-restored",
     "grpc-js-idle-drop",
     "grpc-js-watch-forgotten",
     "grpcio-age-grace",
@@ -48,6 +49,10 @@ def begin_late(capture: Capture, folder: Path) -> str:
     return write(capture.without(range(1, len(capture) * 45 // 100)), folder)
 
 
+def begin_later(capture: Capture, folder: Path) -> str:
+    return write(capture.without(range(1, len(capture) * 7 // 10)), folder)
+
+
 def end_early(capture: Capture, folder: Path) -> str:
     return write(capture.without(range(len(capture) * 3 // 4, len(capture) + 1)), folder)
 
@@ -74,7 +79,7 @@ def find_grave(path: str) -> set[str]:
         return set()
 
 
-@pytest.mark.parametrize("lessen", [begin_late, end_early, snap, keep_requests, double])
+@pytest.mark.parametrize("lessen", [begin_late, begin_later, end_early, snap, keep_requests, double])
 @pytest.mark.parametrize("name", NAMES)
 def test_less_shows_no_more(name: str, lessen: Callable[[Capture, Path], str], tmp_path: Path) -> None:
     known = {finding.id for finding in analyze([str(WILD / f"{name}.pcap.zst")]).findings}
