@@ -88,6 +88,14 @@ def is_tried_in_vain(tables: Tables, row: int) -> bool:
     return bool((_mark_same_end(tables, row) & silent & (c.first_time_ns > tables.unanswered.first_time_ns[row])).any())
 
 
+def find_next_try(tables: Tables, row: int) -> int | None:
+    """Find the client's next connection to the server that does not answer: it may have given up this one then."""
+    c, u = tables.connections, tables.unanswered
+    later = _mark_same_end(tables, row) & (tables.setups.syns > 0) & (c.first_time_ns > u.first_time_ns[row])
+    rows = np.flatnonzero(later & (c.client_ip == c.client_ip[u.connection[row]]))
+    return int(rows[np.argmin(c.first_time_ns[rows])]) if len(rows) else None
+
+
 def _mark_same_end(tables: Tables, row: int) -> Mask:
     """Mark connections to the server that does not answer; none where it is the client."""
     u, servers = tables.unanswered, _shared.number_servers(tables)

@@ -30,8 +30,9 @@ that there is no way to the host.
 When it cannot tell
 -------------------
 Which of host and path is gone, where no ICMP error says it. A capture at the other end tells whether the packets arrive
-there. Fewer timeouts than three may be loss. A path that recovers is `loss-recovery`. Without bytes in flight nobody
-notices a dead peer, and neither does this finding.
+there. A client may end its calls and say nothing, because its FIN and RST_STREAM wait behind the lost bytes: if it
+opens a new connection, the wait is given as the most it may have been. Fewer timeouts than three may be loss. A path
+that recovers is `loss-recovery`. Without bytes in flight nobody notices a dead peer, and neither does this finding.
 
 What would refute it
 --------------------
@@ -111,11 +112,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
-    keepalive = "shorten the keepalive time" if kept_alive else "check that keepalive is set"
+    tried_again = all(_unanswered.find_next_try(tables, row) is not None for row in rows.tolist())
+    # a client that opens a new connection has noticed, by keepalive or otherwise
+    keepalive = "shorten the keepalive time, and " if kept_alive else "check that keepalive is set, and "
+    keepalive = "" if tried_again and not kept_alive else keepalive
     if alone and error is None and _unanswered.mark_answered(tables, rows, meanwhile=True).all():
         were = f"answered new connections, but nothing on {count(len(connections), 'older one')}"
         then = "look for a device that forgot it, or another server that has the address now"
-    cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
+    most = "at most " if tried_again else ""
+    cost = f" ({most}{_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
@@ -137,7 +142,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         explanation=_explain(tables, rows, lost, kept_alive=kept_alive),
         remedies=_list_remedies(tables, rows, kept_alive=kept_alive),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
-        verdict=(f"{peers} {were} from {latest} at the latest, and {waited}{cost}: {keepalive}, and {then}."),
+        verdict=(f"{peers} {were} from {latest} at the latest, and {waited}{cost}: {keepalive}{then}."),
     )
 
 
@@ -169,6 +174,12 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
         parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
+    if lost and (following := _unanswered.find_next_try(tables, first)) is not None:
+        later = int(tables.connections.first_time_ns[following]) - int(u.first_time_ns[first])
+        parts.append(
+            f"That is the most they may have waited: the client opened a new connection {_shared.milliseconds(later)} "
+            "after the first of these bytes, and may have ended them then."
+        )
     o = tables.open_rpcs
     on = np.isin(o.connection, tables.unanswered.connection[rows])
     if late := int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum()):

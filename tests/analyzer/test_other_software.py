@@ -278,6 +278,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpclib-slowreader2": {"says": ["reads slowly"]},
     "grpclib-tail": {"verdict": ["server-latency"]},
+    "half-open-nodeadline": {"verdict": ["peer-unreachable"], "says": ["check that keepalive"], "never": ["at most"]},
     "grpclib-upload": {"verdict": ["initial-congestion-window"]},
     "h2-metadata": {
         "verdict": ["connection-closed-early"],
@@ -467,8 +468,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "tonic-flow-forgotten": {
         "verdict": ["peer-unreachable"],
-        "says": ["answered new connections"],
-        "never": ["was unreachable"],
+        "says": ["answered new connections", "at most 20.6 s", "opened a new connection 1,703 ms after"],
+        "never": ["was unreachable", "check that keepalive is set"],
     },
     "tonic-gzip-unknown": {
         "verdict": ["rpc-errors"],
