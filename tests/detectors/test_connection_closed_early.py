@@ -15,6 +15,7 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _draining, _failures, connection_closed_early
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
@@ -150,8 +151,12 @@ def test_calls_that_a_server_in_error_left_are_lost_at_their_deadline(tmp_path: 
         calls[1].cancel()
         if not goes_on:
             calls[0].cancel()
-        found = must(connection_closed_early, played(conv, tmp_path))
+        tables = played(conv, tmp_path)
+        found = must(connection_closed_early, tables)
         assert found.metrics["lost_rpcs"] == (0 if goes_on else 2)
+        # the server answered one behind its GOAWAY; what it did for the others is not known
+        server_ns = tables.rpc_budgets[:, CAUSES.index("server")] / MS
+        assert server_ns.tolist() == pytest.approx([10 if goes_on else 5, 5], abs=1)
 
 
 def closed_at(

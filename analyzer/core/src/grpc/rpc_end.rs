@@ -104,6 +104,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             } else if let Some(since) = lost_since(call, client, transport) {
                 call.charge(since.min(at.time), own);
                 call.charge(at.time, Cause::LossRecovery);
+            } else if let Some(since) = given_up_since(&self.h2.sides, client, call) {
+                call.charge_open(since.min(at.time), client, None, transport);
+                call.charge(at.time, Cause::Unexplained);
             } else {
                 call.charge_unfinished(at.time, 1 - client, transport);
             }
@@ -256,7 +259,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let in_vain = transport.in_vain();
         let alive = in_vain.map_or(now, |sent| sent.heard.1.min(now));
         let lost = lost_since(call, client, transport).filter(|_| in_vain.is_none());
-        let until = lost.map_or(alive, |since| since.min(alive));
+        let lost_at = lost.map_or(alive, |since| since.min(alive));
+        let given_up = given_up_since(&h2.sides, client, call);
+        let until = given_up.map_or(lost_at, |since| since.min(lost_at));
         let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
         let window = blocked.map(|(_, cause)| cause);
         if seen && (end == End::CaptureEnds || window.is_some()) {
@@ -267,6 +272,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 call.charge_resent(until, transport);
             }
             call.charge(until, if is_hidden { Cause::CaptureGap } else { held_at_the_end(call, client, end, whole) });
+        }
+        if until < lost_at {
+            call.charge(lost_at, Cause::Unexplained);
         }
         if lost.is_some() {
             call.charge(alive, Cause::LossRecovery);
@@ -338,6 +346,13 @@ fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<i64> 
     let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
     let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
     transport.lost_since[1 - client].into_iter().chain(request).map(|(_, since)| since).min()
+}
+
+/// Since when the server may have worked on nothing: it sent a GOAWAY with an error, behind which it is to close the
+/// connection (RFC 9113 section 5.4.1), and nothing of the call since.
+fn given_up_since(sides: &[Side<Grpc>; 2], client: usize, call: &Call) -> Option<i64> {
+    let goaway = sides[1 - client].goaway.filter(|goaway| goaway.code != NO_ERROR)?;
+    (call.last_time <= goaway.time || usize::from(call.last_side) == client).then_some(goaway.time)
 }
 
 /// What the client makes of an end that comes too late: behind a RST in the server's name, which closed the client's socket

@@ -58,7 +58,8 @@ impl<A: Application, W: ?Sized> Parser<'_, A, W> {
     /// A GOAWAY: the PINGs before it may be why.
     pub(super) fn note_goaway(&mut self, frame: &Goaway<'_>) {
         let (h2, cx) = (&mut *self.h2, &mut *self.cx);
-        h2.sides[self.side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
+        let (last_stream, code, time) = (frame.last_stream, frame.error_code, self.at.time);
+        h2.sides[self.side].goaway = Some(GoawaySeen { last_stream, code, time });
         h2.policy.write_recent(h2.connection, cx);
         if cx.goaways.len() < limits::GOAWAYS + limits::ROWS_AHEAD {
             let reason = cx.goaway_reason(&text(frame.debug_data));

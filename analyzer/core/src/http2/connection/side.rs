@@ -71,6 +71,8 @@ pub struct GoawaySeen {
     pub last_stream: u32,
     /// The error code.
     pub code: u32,
+    /// When it was sent, nanoseconds since the epoch.
+    pub time: i64,
 }
 
 /// One sender.

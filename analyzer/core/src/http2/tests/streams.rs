@@ -120,7 +120,10 @@ fn goaway_is_remembered_and_running_streams_go_on() {
     let mut exchange = asked();
     let payload = [&1_u32.to_be_bytes()[..], &11_u32.to_be_bytes(), b"too_many_pings"].concat();
     exchange.server(&frame(FrameType::GOAWAY, 0, 0, &payload));
-    assert_eq!(exchange.h2.sides[SERVER].goaway, Some(GoawaySeen { last_stream: 1, code: 11 }));
+    assert_eq!(
+        exchange.h2.sides[SERVER].goaway,
+        Some(GoawaySeen { last_stream: 1, code: 11, time: i64::from(exchange.packet) * 1_000_000 })
+    );
     assert_eq!(exchange.h2.sides[CLIENT].goaway, None);
     exchange.server(&response(1, 6, "0"));
     assert_eq!(exchange.outcome(), (Some("OK"), true));
