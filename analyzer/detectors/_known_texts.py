@@ -190,6 +190,14 @@ MEANINGS = (
     ),
     Meaning(
         "tonic",
+        ("Error, encoded message length",),
+        _LONG_SENT,
+        "max_encoding_message_size(n)",
+        f"no limit by default; {_MEMORY}",
+        "encode.rs, tonic 0.14",
+    ),
+    Meaning(
+        "tonic",
         ("Timeout expired",),
         "a timeout of the server passed",
         "Server::timeout(duration)",

@@ -471,6 +471,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["route.timeout"],
         "statuses": {"OK": 12, "CANCELLED": 12},
     },
+    "tonic-encoding-limit": {
+        "verdict": ["rpc-errors"],
+        "says": [r"longer than its sender may send: look at max_encoding_message_size\(n\)"],
+        "never": ["max_decoding_message_size"],
+        "statuses": {"OK": 8, "OUT_OF_RANGE": 8},
+    },
     "tonic-flow-forgotten": {
         "verdict": ["peer-unreachable"],
         "says": ["answered new connections", "at most 20.6 s", "opened a new connection 1,703 ms after"],

@@ -7,7 +7,7 @@ const DIGITS: usize = 20;
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1 and connect-go 1.18.
-const ERRORS: [&str; 36] = [
+const ERRORS: [&str; 37] = [
     "upstream request timeout",
     "stream timeout",
     "no healthy upstream",
@@ -32,6 +32,7 @@ const ERRORS: [&str; 36] = [
     "gRPC message exceeds maximum size #: #",
     "Received message exceeds the maximum configured message size.",
     "Error, decoded message length too large: found # bytes, the limit is: # bytes",
+    "Error, encoded message length too large: found # bytes, the limit is: # bytes",
     "Error, message length too large: found # bytes, the limit is: # bytes",
     "com.linecorp.armeria.common.grpc.protocol.ArmeriaMessageDeframer: Frame size # exceeds maximum: #.*",
     "message size # is larger than configured readMaxBytes #",
