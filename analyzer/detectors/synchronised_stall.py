@@ -14,7 +14,8 @@ open, and nothing was retransmitted but what had arrived (RFC 2883): TCP did not
 not one slow handler:
 
 - *A PING.* The HTTP/2 library acknowledges it at once, unless the process is paused or its event loop is blocked. The
-  acknowledgement came 20 ms late or later.
+  acknowledgement came 20 ms late or later. Where most PINGs are equally late, a relay of TCP on the way holds them
+  back, as with Nagle's algorithm: nothing was paused, and they prove nothing.
 - *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
   the server's mean time per RPC on that connection. None of them was answered before the others, and then all were at
   once, however long before the request of each was whole: the answers came within two thirds of the time by which the
@@ -96,6 +97,12 @@ class Limits(Struct, frozen=True, eq=False):
     """The same in mean times of the server per RPC (heuristic: as for the tail of `server-latency`)."""
     pings: int = 2
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
+    steady_pings: int = 5
+    """Fewest late PINGs of a host that can be equally late (heuristic: as few may be so by chance)."""
+    steady_share: float = 0.5
+    """Share of all PINGs from which lateness is usual there (heuristic: most pauses meet a tenth)."""
+    steady: float = 1.5
+    """Equally late: nine tenths take at most so many times as long as one tenth (a relay 1.3, a busy loop 6)."""
     alone_ns: int = 200_000_000
     """One late PING is enough from this silence on, when RPCs waited, too (heuristic: as TCP's least timeout)."""
     long_ns: int = 1_000_000_000
@@ -186,8 +193,9 @@ def _prove(tables: Tables, limits: Limits) -> _Proved:
     late = (length >= limits.late_ping_ns) & (here | (after >= limits.late_ping_ns))
     late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
     waiting = _count_waiting(tables)
+    by_ping = (stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables) & _mark_acknowledging(tables)
     return _Proved(
-        by_ping=(stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables) & _mark_acknowledging(tables),
+        by_ping=by_ping & ~_mark_steady(tables, np.flatnonzero(by_ping), length, limits),
         by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits) & (stalls.answers_ns >= 0),
         length_ns=length,
         waiting=waiting,
@@ -225,6 +233,20 @@ def _mark_acknowledging(tables: Tables) -> Mask:
     stalls = tables.stalls
     acks = tables.directions.ping_acks[2 * stalls.connection.astype(np.int64) + stalls.direction]
     return np.asarray(acks > 0, dtype=bool)
+
+
+def _mark_steady(tables: Tables, late: Ints, length_ns: Ints, limits: Limits) -> Mask:
+    """Mark stalls of hosts that acknowledge most PINGs equally late."""
+    stalls = tables.stalls
+    steady = np.zeros(len(stalls.connection), dtype=bool)
+    ends = 2 * stalls.connection.astype(np.int64) + stalls.direction
+    for places in group_rows(_number_hosts(tables)[late]).values() if len(late) else ():
+        mine = late[places]
+        acks = int(tables.directions.ping_acks[_shared.distinct(ends[mine])].sum())
+        low, high = np.quantile(length_ns[mine], (0.1, 0.9))
+        many = len(mine) >= max(limits.steady_pings, limits.steady_share * acks)
+        steady[mine] = many and high <= limits.steady * low
+    return steady
 
 
 def _find_least_rpcs_ns(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArray[np.float64]:

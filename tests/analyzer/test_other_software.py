@@ -465,6 +465,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["peer-unreachable"],
         "says": ["3 RPCs waited \\(4,49"],
     },
+    "socat-nagle": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 60}},
+    "socat-nodelay": HEALTHY | {"statuses": {"OK": 60}},
     "tonic-client-timeout": {
         "verdict": ["cancelled"],
         "says": [r"Endpoint::timeout\("],

@@ -202,6 +202,23 @@ def test_calls_that_need_long_are_answered_as_far_apart_as_they_began(
     assert (told(detector, played(conversation, tmp_path), at_once=1.0) is not None) is fires
 
 
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [
+        ({}, False),
+        ({"steady_pings": 17}, False),
+        ({"steady_pings": 18}, True),
+        ({"steady_share": 0.85}, False),
+        ({"steady_share": 0.86}, True),
+        ({"steady": 1.2}, False),
+        ({"steady": 1.1}, True),
+    ],
+)
+def test_pings_that_a_relay_delays_alike_prove_no_pause(limits: dict[str, Any], fires: bool) -> None:
+    """17 of 20 acknowledgements came 21.1 ms to 23.4 ms late: socat held the PINGs for a delayed ACK."""
+    assert (found(detector, [recorded("wild/socat-nagle.pcap.zst")], **limits) is not None) is fires
+
+
 def test_what_is_not_answered_before_the_next_silence_shows_no_pause() -> None:
     tables = decode([synthetic(SERVER).file])
     for left, fires in (([0, 0, 1], True), ([0, 1, 1], False)):
@@ -280,7 +297,7 @@ def test_a_client_is_recognised_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return recognise(tables, connection, direction)
 
     monkeypatch.setattr(_software, "recognise_end", count)
-    assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1)
+    assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1, steady_pings=1_001)
     assert asked == [(0, 0)]
 
 
@@ -310,7 +327,7 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
     def find(times: list[int]) -> Finding:
         rows = {name: np.repeat(getattr(stalls, name)[:1], len(times)) for name in stalls.__struct_fields__}
         rows["start_time_ns"] = np.array(times) * MS - rows["duration_ns"]
-        return must(detector, changed(tables, "stalls", **rows))
+        return must(detector, changed(tables, "stalls", **rows), steady_pings=len(times) + 1)
 
     def ending(times: list[int]) -> str:
         return find(times).title
