@@ -39,9 +39,10 @@ What to do
 Refused: nobody listens on that address and port. An ICMP error: a firewall rejects the connection, or its sender has no
 route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its name says
 what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there. Closed after
-the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the client during
-the handshake: most often it does not trust the certificate, or it is for another name. An alert of the server after the
-handshake: most often the server wants a client certificate.
+the preface: the client speaks cleartext to a TLS port, or the server limits connections. If it served RPCs before, it
+is stopping, or a proxy at its address has lost its backend. Closed by the client during the handshake: most often it
+does not trust the certificate, or it is for another name. An alert of the server after the handshake: most often the
+server wants a client certificate.
 
 References
 ----------
@@ -177,7 +178,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
             for shown in _show(tables, row, group.kind)
         ),
         explanation=" ".join([*sentences, *last]) + later,
-        remedies=tuple(REMEDIES[kind] for kind in dict.fromkeys(group.kind for group in groups)),
+        remedies=tuple(dict.fromkeys(_find_remedy(tables, group) for group in groups)),
         references=("RFC 9293 section 3.5.2", "RFC 8446 section 6", "grpc/grpc doc/connection-backoff.md"),
         verdict=f"{_describe(tables, first, times=False)[:-1]}: {_advise(tables, first)}.",
     )
@@ -185,8 +186,25 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
 
 def _advise(tables: Tables, group: _Group) -> str:
     """Say what to do first. A server answers a ClientHello with its certificate, in full-size packets."""
+    if _is_closed_now(tables, group):
+        return "it served RPCs before, so look at what stopped; a proxy without a backend does that, too"
     certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == _attempts.TLS_HELLO
     return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
+
+
+def _is_closed_now(tables: Tables, group: _Group) -> bool:
+    """Check whether a server closes connections of clients that it served before, when they began in the same way."""
+    c, servers, begins = tables.connections, _shared.number_servers(tables), tables.setups.client_begins
+    first = int(group.rows[0])
+    alike = (servers == servers[first]) & (begins == begins[first])
+    return group.kind == "closed" and bool((alike & (c.rpcs > 0) & (c.first_time_ns < c.first_time_ns[first])).any())
+
+
+def _find_remedy(tables: Tables, group: _Group) -> Remedy:
+    return _STOPPED if _is_closed_now(tables, group) else REMEDIES[group.kind]
+
+
+_STOPPED = Remedy("application", "the log of the server, or of the proxy at its address", "why it closes connections")
 
 
 def _count_kinds(groups: list[_Group]) -> dict[str, int]:

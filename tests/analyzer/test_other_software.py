@@ -465,6 +465,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["peer-unreachable"],
         "says": ["3 RPCs waited \\(4,49"],
     },
+    "socat-backend-gone": {
+        "verdict": ["connect-failure"],
+        "says": ["it served RPCs before", "a proxy without a backend does that, too"],
+        "never": ["expects TLS", "for a cleartext port"],
+        "statuses": {"OK": 48},
+    },
     "socat-nagle": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 60}},
     "socat-nodelay": HEALTHY | {"statuses": {"OK": 60}},
     "tonic-client-timeout": {
