@@ -228,7 +228,11 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
             ),
             Remedy("grpc-go", "several grpc.NewClient(...), callers spread over them", price),
             Remedy("grpc-java", "several ManagedChannels, callers spread over them", price),
-            Remedy("tonic", "several Endpoint::connect(), or Channel::balance_list over the same address", price),
+            Remedy(
+                "tonic",
+                "several Endpoint::connect(), or Channel::balance_channel with a key for each",
+                f"Channel::balance_list opens one connection for equal addresses; {price}",
+            ),
             Remedy(
                 "grpc-js",
                 "'grpc.use_local_subchannel_pool': 1 on each client",
