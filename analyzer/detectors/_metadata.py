@@ -14,6 +14,9 @@ _CODES = ("PROTOCOL_ERROR", "INTERNAL_ERROR", "FRAME_SIZE_ERROR", "COMPRESSION_E
 """What libraries send in a GOAWAY for metadata above their limit: nghttp2 COMPRESSION_ERROR, python-hyper's h2
 ENHANCE_YOUR_CALM, Netty and Jetty PROTOCOL_ERROR."""
 
+_FRAME = 16_384
+"""The least frame that each side must accept (RFC 9113 section 4.2)."""
+
 _LESS = "send less metadata if you can"
 SETTINGS = (
     Remedy("Armeria", "ServerBuilder.http2MaxHeaderListSize(n)", f"8 KiB by default; {_LESS}"),
@@ -21,9 +24,14 @@ SETTINGS = (
     Remedy("caddy", "servers { max_header_size n }", f"1 MiB by default; {_LESS}"),
     Remedy("envoy", "max_request_headers_kb", f"60 KiB by default; {_LESS}"),
     Remedy("Go net/http", "http.Server{MaxHeaderBytes: n}", f"1 MiB by default; {_LESS}"),
-    Remedy("grpc-dotnet", "Kestrel Limits.MaxRequestHeadersTotalSize = n", f"32 KiB by default; {_LESS}"),
+    Remedy(
+        "grpc-dotnet",
+        "Kestrel Limits.MaxRequestHeadersTotalSize, Limits.Http2.MaxRequestHeaderFieldSize",
+        f"32 KiB by default, in all and for one field; {_LESS}",
+    ),
     Remedy("grpc-go", "grpc.MaxHeaderListSize(n)", f"16 MiB by default; {_LESS}"),
     Remedy("grpc-java", "NettyServerBuilder.maxInboundMetadataSize(n)", f"8 KiB by default; {_LESS}"),
+    Remedy("haproxy", "tune.bufsize n", f"16,384 bytes by default, less tune.maxrewrite; {_LESS}"),
     Remedy("Jetty", "HttpConfiguration.setRequestHeaderSize(n)", f"8 KiB by default; {_LESS}"),
     Remedy("nginx", "large_client_header_buffers", "4 x 8 kB by default; before 1.19.7 http2_max_header_size"),
     Remedy(
@@ -34,7 +42,8 @@ SETTINGS = (
     Remedy("tonic", "Server::builder().http2_max_header_list_size(n)", f"16 KiB by default in hyper 1; {_LESS}"),
 )
 """Limits on the header fields of a request, by name: grpc-go 1.85, gRPC 1.66 (channel_arg_names.h), grpc-java 1.68,
-tonic 0.14 on hyper 1.12, Node 22, Armeria 1.32, Jetty 12.0, nginx 1.27, Envoy 1.31, Caddy 2.8, .NET 8, Go 1.24."""
+tonic 0.14 on hyper 1.12, Node 22, Armeria 1.32, Jetty 12.0, nginx 1.27, Envoy 1.31, Caddy 2.8, .NET 10, Go 1.24,
+HAProxy 2.6."""
 
 _NODE = ("grpc-js", "connect-es")
 
@@ -52,7 +61,7 @@ _ANY = Remedy("application", "the server's limit on metadata (header list size)"
 def describe_large(tables: Tables, goaway: int) -> str:
     """Say how large a header block was on which its receiver may act by a GOAWAY; nothing for small ones.
 
-    A header block that does not fit into one frame is large: a frame takes 16,384 bytes or more.
+    A header block that does not fit into a frame of 16,384 bytes is large. Some servers allow larger frames.
     """
     goaways, connections, directions = tables.goaways, tables.connections, tables.directions
     connection, receiver = int(goaways.connection[goaway]), int(goaways.direction[goaway])
@@ -63,11 +72,13 @@ def describe_large(tables: Tables, goaway: int) -> str:
     frames, octets = int(directions.header_frames[row]), int(directions.header_block_bytes[row])
     requests = max(int(connections.rpcs[connection]) + int(connections.other_streams[connection]), 1)
     # clients send one block for a request, and servers at most two: what exceeds that are CONTINUATION frames
-    if frames <= (requests if receiver else 2 * requests) or _is_any_accepted(tables, connection, receiver):
+    blocks = requests if receiver else 2 * requests
+    fits = frames <= blocks and octets <= _FRAME * blocks
+    if fits or _is_any_accepted(tables, connection, receiver):
         return ""
     one, other = host(tables, connection, 1 - receiver), host(tables, connection, receiver)
-    blocks = f"{octets:,} bytes of metadata in {frames:,} frames for {count(requests, 'request')}"
-    return f"{one} had sent {blocks}: probably more than {other} accepts."
+    metadata = f"{octets:,} bytes of metadata in {count(frames, 'frame')} for {count(requests, 'request')}"
+    return f"{one} had sent {metadata}: probably more than {other} accepts."
 
 
 def _is_any_accepted(tables: Tables, connection: int, receiver: int) -> bool:

@@ -324,8 +324,8 @@ _IDLE_CLIENT = Remedy(
 _IDLE_SERVER = Remedy(
     "application",
     "the idle timeout of the server or proxy: longer than the time between calls",
-    "idle_timeout (Envoy), keepalive_timeout (nginx), timeouts idle (Caddy), MaxConnectionIdle (grpc-go), "
-    "maxConnectionIdle (grpc-java)",
+    "idle_timeout (Envoy), keepalive_timeout (nginx), timeout http-keep-alive (HAProxy), timeouts idle (Caddy), "
+    "MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java)",
 )
 _ENDED = Remedy(
     "application",

@@ -60,7 +60,7 @@ from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import COMPLETE, Ints, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures
+from . import _figures, _software
 from ._failures import Failed
 from ._shared import EXAMPLES, host, milliseconds, name_hosts, quality_allows
 
@@ -216,6 +216,9 @@ def _advise_first(tables: Tables, rows: Failed, connection: int) -> Remedy:
 
 
 def _advise_stopping(tables: Tables, connection: int) -> Remedy:
+    if proxy := _software.recognise_proxy(tables, (connection,)):
+        note = f"{host(tables, connection, 1)} is a proxy: which backend it waited for, and whether it had one"
+        return Remedy("application", f"the log of {proxy} at the times of the evidence", note)
     return Remedy(
         "application",
         "look at the remaining time and at cancellation in the handler",

@@ -263,7 +263,9 @@ def _explain_refused(tables: Tables, rows: Failed) -> str:
     client, server = host(tables, connection, 0), host(tables, connection, 1)
     words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
     if not 0 <= limit < most:
-        return f"{words}, as servers do that stop or have too much to do."
+        fields = _software.recognise_end(tables, connection, 1) == "haproxy"
+        also = " HAProxy does so, too, if a request has too many header fields: look at tune.http.maxhdr."
+        return f"{words}, as servers do that stop or have too much to do.{also if fields else ''}"
     return f"{words}: it allows {count(limit, 'stream')} at once, and {client} had {most:,} open."
 
 

@@ -299,6 +299,23 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpcio-servers-one-slow": {"verdict": ["server-latency"], "says": ["Server 127.0.0.1:6022 takes 32 ms per RPC"]},
     "grpc-js-pool-cold": {"verdict": ["server-concurrency-limit"], "says": ["work on 4 calls of /demo.S/Call at once"]},
     "grpc-js-rate-limit": {"never": ["seems to work on"], "not": ["server-latency"]},
+    "haproxy-header-bytes": {
+        "verdict": ["connection-closed-early"],
+        "says": ["GOAWAY INTERNAL_ERROR", r"raise its limit \(tune.bufsize n\)"],
+    },
+    "haproxy-header-fields": {
+        "verdict": ["rpc-errors"],
+        "says": ["look at tune.http.maxhdr"],
+        "statuses": {"UNAVAILABLE": 8},
+    },
+    "haproxy-header-fields-ok": HEALTHY | {"statuses": {"OK": 8}},
+    "haproxy-idle": {"verdict": ["connection-churn"], "says": [r"timeout http-keep-alive \(HAProxy\)"]},
+    "haproxy-no-backend": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["the log of haproxy", "which backend it waited for"],
+        "never": ["cancellation in the handler"],
+        "statuses": {"DEADLINE_EXCEEDED": 8},
+    },
     "haproxy-streamtimeout": {
         "verdict": ["stream-timeout"],
         "says": ["END_STREAM without trailers"],
@@ -342,6 +359,16 @@ EXPECTED: dict[str, dict[str, Any]] = {
         ],
         "never": ["look at the HTTP/2 library of", "refused the response", r"server \d+%"],
         "statuses": {"DEADLINE_EXCEEDED": 6},
+    },
+    "nghttpx-header-bytes": {
+        "verdict": ["connection-closed-early"],
+        "says": ["70,228 bytes of metadata in 5 frames", "4 of 10 RPCs got an HTTP status from nghttpx, all 431"],
+        "never": [r"large_client_header_buffers"],
+        "statuses": {"OK": 2, "UNAVAILABLE": 4, "UNKNOWN": 4},
+    },
+    "nginx-header-bytes": {
+        "verdict": ["connection-closed-early"],
+        "says": ["GOAWAY ENHANCE_YOUR_CALM", r"in 1 frame for 1 request", r"\(large_client_header_buffers\)"],
     },
     "nginx-http-statuses": {
         "verdict": ["proxy-error"],
