@@ -151,11 +151,12 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
     if kind == "unreachable":
         return _describe_error(tables, connection)
     closed = "RST" if s.reset_packet[connection] == s.closed_packet[connection] else "FIN"
+    when = "before" if s.closed_packet[connection] < s.client_packet[connection] else "after"
     return {
         "refused": "refused the connection (RST for the SYN)",
         "unanswered": "did not answer the SYN",
         "http1": f"answered {hello} in HTTP/1.1{f' with status {status}' if status else ''}",
-        "closed": f"closed the connection ({closed}) after {hello} and sent nothing",
+        "closed": f"closed the connection ({closed}) {when} {hello} and sent nothing",
         "silent": f"accepted the connection and sent nothing after {hello}",
         "cleartext": f"answered {hello} with HTTP/2 in the clear",
         "foreign": f"answered {hello} with bytes of another protocol",

@@ -40,9 +40,9 @@ Refused: nobody listens on that address and port. An ICMP error: a firewall reje
 route, or gets no answer from the host. Unanswered: a firewall, a route, or a host that is down. An alert: its name says
 what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there. Closed after
 the preface: the client speaks cleartext to a TLS port, or the server limits connections. If it served RPCs before, it
-is stopping, or a proxy at its address has lost its backend. Closed by the client during the handshake: most often it
-does not trust the certificate, or it is for another name. An alert of the server after the handshake: most often the
-server wants a client certificate.
+is stopping, or a proxy at its address has lost its backend; so it is if it closes before the client has sent a byte.
+Closed by the client during the handshake: most often it does not trust the certificate, or it is for another name. An
+alert of the server after the handshake: most often the server wants a client certificate.
 
 References
 ----------
@@ -69,7 +69,7 @@ from ._shared import distinct, milliseconds, quality_allows, show_packet
 
 ID = "connect-failure"
 ABOUT = About(
-    example="recorded/wild/connect-refused.pcap.zst",
+    example="recorded/wild/socat-backend-gone.pcap.zst",
     whole_connections=True,
     without_rpcs=True,
     one_direction=True,
@@ -188,6 +188,8 @@ def _advise(tables: Tables, group: _Group) -> str:
     """Say what to do first. A server answers a ClientHello with its certificate, in full-size packets."""
     if _is_closed_now(tables, group):
         return "it served RPCs before, so look at what stopped; a proxy without a backend does that, too"
+    if _is_closed_unasked(tables, group):
+        return "it closes what it accepts, as a proxy without a backend does: look in its log"
     certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == _attempts.TLS_HELLO
     return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
 
@@ -200,8 +202,15 @@ def _is_closed_now(tables: Tables, group: _Group) -> bool:
     return group.kind == "closed" and bool((alike & (c.rpcs > 0) & (c.first_time_ns < c.first_time_ns[first])).any())
 
 
+def _is_closed_unasked(tables: Tables, group: _Group) -> bool:
+    """Check whether a server closed connections before their clients sent a byte: it did not mind TLS or cleartext."""
+    closed, begun = tables.setups.closed_packet[group.rows], tables.setups.client_packet[group.rows]
+    return group.kind == "closed" and bool((closed < begun).all())
+
+
 def _find_remedy(tables: Tables, group: _Group) -> Remedy:
-    return _STOPPED if _is_closed_now(tables, group) else REMEDIES[group.kind]
+    stopped = _is_closed_now(tables, group) or _is_closed_unasked(tables, group)
+    return _STOPPED if stopped else REMEDIES[group.kind]
 
 
 _STOPPED = Remedy("application", "the log of the server, or of the proxy at its address", "why it closes connections")

@@ -62,6 +62,8 @@ def test_a_refused_connection_is_reported_without_rpcs() -> None:
         ("grpcio-tls-to-cleartext", "127.0.0.1:8113 answered the ClientHello with HTTP/2 in the clear"),
         ("grpcio-cleartext-to-tls", "127.0.0.1:8112 closed the connection (FIN) after the HTTP/2 preface"),
         ("grpcio-untrusted-certificate", "the client closed without finishing it"),
+        ("haproxy-tcp-no-backend", "attempts (by client 127.0.0.1): it closes what it accepts, as a proxy without a"),
+        ("haproxy-tcp-no-backend", "127.0.0.1:7011 closed the connection (FIN) before the HTTP/2 preface"),
     ],
 )
 def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) -> None:
