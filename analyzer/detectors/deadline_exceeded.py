@@ -19,7 +19,8 @@ whose response was complete here counts as well, if the packet with the client's
 response's last packet: the response was on its way, and the client did not read its status. So does one that either
 side reset a little earlier: C-core rounds `grpc-timeout` up to two or three digits, a little time passes between
 reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
-their time went.
+their time went. If most of them ended while their server sent nothing for longer than they lasted, nothing was
+retransmitted, and other RPCs of these methods took a fifth of that or less, the report says so.
 
 If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
 nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
@@ -56,7 +57,7 @@ import numpy as np
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import COMPLETE, Ints, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
@@ -79,6 +80,12 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
+    silence_ns: int = 200_000_000
+    """Shortest silence of a server that is named (heuristic: as TCP's least retransmission timeout)."""
+    in_silences: float = 0.8
+    """Share of the RPCs that must have ended in silences (heuristic: most of them)."""
+    quick: float = 0.2
+    """Median of the method's other RPCs, as a share of the silence, up to which it is quick (heuristic: a fifth)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -146,6 +153,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
     time, deadline = _describe_time(tables, rows), _describe_deadlines(rows.deadline_ns)
+    silence = _find_silence(tables, rows, limits)
+    meanwhile, todo = "", f"{time} Trace these calls before raising the deadline."
+    if silence is not None:
+        meanwhile = (
+            f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process stood still, or "
+            "all its handlers waited for something."
+        )
+        todo = f"{_describe_silence(tables, silence)}: look what stopped its process, or all its handlers."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
@@ -153,19 +168,55 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, methods),
-        evidence=tuple(common.spans(tables, rows)),
+        evidence=(*common.spans(tables, rows), *(() if silence is None else _show_silence(tables, silence))),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
             f"{common.listed(methods)}. Together they took {milliseconds(total_ns(rows.duration_ns))}, and the callers "
-            f"got no response. {time}"
+            f"got no response. {time}{meanwhile}"
         ),
         remedies=(_advise_first(tables, rows, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
-        verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
-            "Trace these calls before raising the deadline."
-        ),
+        verdict=(f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {todo}"),
     )
+
+
+def _find_silence(tables: Tables, rows: Failed, limits: Limits) -> int | None:
+    """Find the longest silence of a server in which such RPCs ended, if most of them did, and are quick otherwise."""
+    stalls, rpcs = tables.stalls, tables.rpcs
+    long = np.flatnonzero((stalls.direction == 1) & (stalls.duration_ns >= limits.silence_ns))
+    others = np.setdiff1d(np.flatnonzero(np.isin(rpcs.method, rpcs.method[rows.rpc])), rows.rpc)
+    if not len(long) or not len(others):
+        return None
+    ends = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    within = [
+        (rpcs.connection[rows.rpc] == stalls.connection[stall])
+        & (ends > stalls.start_time_ns[stall])
+        & (ends <= stalls.start_time_ns[stall] + stalls.duration_ns[stall])
+        & (rows.duration_ns <= stalls.duration_ns[stall])
+        for stall in long.tolist()
+    ]
+    ended = int(np.any(within, axis=0).sum())
+    first = int(
+        long[np.argmax([stalls.duration_ns[stall] * mine.any() for stall, mine in zip(long, within, strict=True)])]
+    )
+    quick = float(np.median(rpcs.duration_ns[others])) <= limits.quick * stalls.duration_ns[first]
+    return first if quick and ended >= max(limits.few, limits.in_silences * len(rows)) else None
+
+
+def _describe_silence(tables: Tables, stall: int) -> str:
+    stalls = tables.stalls
+    server = host(tables, int(stalls.connection[stall]), 1)
+    silent = milliseconds(int(stalls.duration_ns[stall]))
+    return f"{server[0].upper()}{server[1:]} sent nothing for {silent} meanwhile"
+
+
+def _show_silence(tables: Tables, stall: int) -> Iterator[Evidence]:
+    stalls = tables.stalls
+    server = host(tables, int(stalls.connection[stall]), 1)
+    packet, time = int(stalls.stopped_at_packet[stall]), int(stalls.stopped_time_ns[stall])
+    yield Evidence(packet, time, f"the last bytes of {server} before its silence")
+    end = int(stalls.start_time_ns[stall]) + int(stalls.duration_ns[stall])
+    yield Evidence(int(stalls.resumed_at_packet[stall]), end, f"the next bytes of {server}")
 
 
 def _describe_deadlines(deadlines_ns: Ints) -> str:

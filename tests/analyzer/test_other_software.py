@@ -202,7 +202,25 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 15, "RESOURCE_EXHAUSTED": 33},
     },
     "grpcio-slow-failures": {"verdict": ["rpc-errors"], "never": ["[Ee]nvoy", "a timer", "look at"]},
-    "grpcio-frozen": {"must": ["synchronised-stall"], "statuses": {"OK": 103, "DEADLINE_EXCEEDED": 6}},
+    "grpc-go-slow-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "not": ["synchronised-stall"],
+        "never": ["sent nothing", "stood still"],
+        "statuses": {"OK": 140, "DEADLINE_EXCEEDED": 9},
+    },
+    "grpc-go-stopped-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Server 10.77.0.2 sent nothing for 2,197 ms meanwhile: look what stopped its process"],
+    },
+    "grpc-js-stopped-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Server 10.77.0.2 sent nothing for 1,569 ms meanwhile: look what stopped its process"],
+    },
+    "grpcio-frozen": {
+        "must": ["synchronised-stall"],
+        "says": ["sent nothing for 2,252 ms meanwhile"],
+        "statuses": {"OK": 103, "DEADLINE_EXCEEDED": 6},
+    },
     "grpcio-outage": {
         "verdict": ["loss-recovery"],
         "not": ["synchronised-stall", "server-latency"],
