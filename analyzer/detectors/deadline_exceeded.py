@@ -64,6 +64,7 @@ from . import _failures as common
 from . import _figures, _software
 from ._failures import Failed
 from ._shared import EXAMPLES, host, milliseconds, name_hosts, quality_allows
+from ._software import recognise_proxy
 
 ID = "deadline-exceeded"
 ABOUT = About(
@@ -154,13 +155,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     connections = common.connections_of(tables, rows.rpc)
     time, deadline = _describe_time(tables, rows), _describe_deadlines(rows.deadline_ns)
     silence = _find_silence(tables, rows, limits)
+    others = "the server behind it" if recognise_proxy(tables, connections) else "all its handlers"
     meanwhile, todo = "", f"{time} Trace these calls before raising the deadline."
     if silence is not None:
         meanwhile = (
             f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process stood still, or "
-            "all its handlers waited for something."
+            f"{others} waited for something."
         )
-        todo = f"{_describe_silence(tables, silence)}: look what stopped its process, or all its handlers."
+        todo = f"{_describe_silence(tables, silence)}: look what stopped its process, or {others}."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",

@@ -202,6 +202,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 15, "RESOURCE_EXHAUSTED": 33},
     },
     "grpcio-slow-failures": {"verdict": ["rpc-errors"], "never": ["[Ee]nvoy", "a timer", "look at"]},
+    "nginx-stopped-backend": {
+        "verdict": ["deadline-exceeded"],
+        "not": ["synchronised-stall"],
+        "never": ["sent nothing", "stood still"],
+        "statuses": {"OK": 131, "DEADLINE_EXCEEDED": 9},
+    },
     "grpc-go-slow-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["synchronised-stall"],
