@@ -20,12 +20,21 @@ _LOSS = CAUSES.index("loss_recovery")
 
 
 def find_outage(tables: Tables, connections: Ints, lost_ns: int) -> int | None:
-    """Find the connection with the longest outage that cost RPC time, if outages cost most of the time lost."""
-    in_outages = tables.connections.loss_recovery_in_outages_ns[connections]
+    """Find the connection with the longest outage that cost RPC time, if outages cost most of the time lost.
+
+    Where no cost is seen, it must be most of that connection's longest recovery.
+    """
+    c = tables.connections
+    if not lost_ns:
+        cut = connections[
+            (c.outage_ns[connections] > 0) & (c.outage_ns[connections] >= _MOST * c.recovery_ns[connections])
+        ]
+        return int(cut[np.argmax(c.outage_ns[cut])]) if len(cut) else None
+    in_outages = c.loss_recovery_in_outages_ns[connections]
     if total_ns(in_outages) < _MOST * lost_ns:
         return None
     cut = connections[in_outages > 0]
-    return int(cut[np.argmax(tables.connections.outage_ns[cut])]) if len(cut) else None
+    return int(cut[np.argmax(c.outage_ns[cut])]) if len(cut) else None
 
 
 def describe_outage(tables: Tables, connection: int) -> str:

@@ -87,6 +87,9 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
     logs = "that host's log" if sides == side else "these hosts' logs"
+    severity = _failures.severity_of_loss(hit, tables.rpc_count, limits)
+    if severity == "info" and tables.connections.encrypted_bytes[list(connections)].any():
+        severity = "warning"  # RPCs that cannot be read may have been open
     far = _resets.comes_from_elsewhere(tables, first)
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     what = f"A device on the path sent {resets} in the name of {sides}"
@@ -97,7 +100,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         id=ID,
         title=f"{resets} in the name of {sides} "
         + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
-        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits),
+        severity=severity,
         confidence=_shared.lower("high" if far else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={

@@ -337,7 +337,8 @@ def _find_closed(tables: Tables, slow: _Slow) -> int:
     c, row, first = tables.connections, slow.connection, slow.attempts[0]
     servers = _shared.number_servers(tables)
     same = (servers == servers[row]) & (c.client_ip == c.client_ip[row])
-    before = same & (c.rpcs > 0) & (c.closed_by == 1) & (c.closed_time_ns >= 0)
+    used = (c.rpcs > 0) | (c.encrypted_bytes > 0)
+    before = same & used & (c.closed_by == 1) & (c.closed_time_ns >= 0)
     since = c.first_time_ns[first] - c.closed_time_ns
     rows = np.flatnonzero(before & (since >= 0) & (since <= _STOPPED_NS))
     return int(rows[np.argmax(c.closed_time_ns[rows])]) if len(rows) else -1

@@ -11,6 +11,7 @@ import pytest
 from support import RECORDED
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
 
 WILD = RECORDED / "wild"
@@ -218,6 +219,21 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["deadline-exceeded"],
         "says": ["Server 10.77.0.2 sent nothing for 2,197 ms meanwhile: look what stopped its process"],
     },
+    "grpc-go-tls-killed": {
+        "verdict": ["slow-connect"],
+        "says": ["closed a connection, and then refused new ones for 1,013 ms: look for why it stopped"],
+        "never": ["Let clients start"],
+    },
+    "grpc-go-tls-reset": {
+        "verdict": ["forged-reset"],
+        "says": ["A device on the path sent 2 RSTs in the name of server"],
+    },
+    "grpc-js-tls-outage": {
+        "verdict": ["loss-recovery"],
+        "says": ["TCP shows: No packet of server 10.77.0.2 arrived for 3,295 ms"],
+    },
+    "grpc-js-tls-outage-server": {"verdict": ["loss-recovery"], "never": ["No packet of"]},
+    "grpcio-tls-client-killed": {"not": ["slow-connect", "forged-reset", "loss-recovery"]},
     "grpc-js-stopped-deadline": {
         "verdict": ["deadline-exceeded"],
         "says": ["Server 10.77.0.2 sent nothing for 1,569 ms meanwhile: look what stopped its process"],
@@ -603,7 +619,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
 def analysis_of(name: str) -> Analysis:
     keys = WILD / f"{name}.keys"
     (file,) = WILD.glob(f"{name}.pcap*")
-    return analyze([str(file)], keylog=keys.read_bytes() if keys.is_file() else None)
+    try:
+        return analyze([str(file)], keylog=keys.read_bytes() if keys.is_file() else None)
+    except NoGrpcError as error:
+        assert error.analysis is not None
+        return error.analysis
 
 
 @pytest.mark.parametrize("name", EXPECTED)
