@@ -20,7 +20,8 @@ response's last packet: the response was on its way, and the client did not read
 side reset a little earlier: C-core rounds `grpc-timeout` up to two or three digits, a little time passes between
 reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
 their time went. If most of them ended while their server sent nothing for longer than they lasted, nothing was
-retransmitted, and other RPCs of these methods took a fifth of that or less, the report says so.
+retransmitted, other RPCs of these methods took a fifth of that or less, and two open ones were answered at once when it
+resumed, the report says so. Long polls are not answered like that.
 
 If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
 nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
@@ -85,6 +86,8 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Shortest silence of a server that is named (heuristic: as TCP's least retransmission timeout)."""
     in_silences: float = 0.8
     """Share of the RPCs that must have ended in silences (heuristic: most of them)."""
+    at_once: float = 0.1
+    """Share of the silence within which two RPCs or more are answered behind it (heuristic: as after pauses)."""
     quick: float = 0.2
     """Median of the method's other RPCs, as a share of the silence, up to which it is quick (heuristic: a fifth)."""
 
@@ -185,7 +188,9 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
 def _find_silence(tables: Tables, rows: Failed, limits: Limits) -> int | None:
     """Find the longest silence of a server in which such RPCs ended, if most of them did, and are quick otherwise."""
     stalls, rpcs = tables.stalls, tables.rpcs
-    long = np.flatnonzero((stalls.direction == 1) & (stalls.duration_ns >= limits.silence_ns))
+    at_once = (stalls.answers_ns >= 0) & (stalls.answers_ns <= limits.at_once * stalls.duration_ns)
+    at_once &= stalls.waiting >= stalls.unanswered + 2
+    long = np.flatnonzero((stalls.direction == 1) & (stalls.duration_ns >= limits.silence_ns) & at_once)
     others = np.setdiff1d(np.flatnonzero(np.isin(rpcs.method, rpcs.method[rows.rpc])), rows.rpc)
     if not len(long) or not len(others):
         return None

@@ -209,6 +209,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["sent nothing", "stood still"],
         "statuses": {"OK": 131, "DEADLINE_EXCEEDED": 9},
     },
+    "grpc-go-idle-chat": HEALTHY | {"rpcs": 15, "statuses": {"OK": 15}},
+    "grpc-go-long-polls": {
+        "not": ["synchronised-stall"],
+        "never": ["sent nothing", "stood still"],
+        "statuses": {"OK": 84, "DEADLINE_EXCEEDED": 9},
+    },
     "grpc-go-slow-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["synchronised-stall"],
