@@ -165,7 +165,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process stood still, or "
             f"{others} waited for something."
         )
-        todo = f"{_describe_silence(tables, silence)}: look what stopped its process, or {others}."
+        todo = f"{_describe_silence(tables, silence)}: look for what stopped its process, or {others}."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",

@@ -202,8 +202,8 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=("RFC 9113 section 5.1.2",),
         verdict=(
-            f"Connection {row} carries {streams}, as many as {server} allows, and {ended}: further RPCs of {client} would "
-            "wait there. Raise MAX_CONCURRENT_STREAMS, or give long streams a channel of their own."
+            f"Connection {row} carries {streams}, as many as {server} allows, and {ended}: further RPCs of {client} "
+            "would wait there. Raise MAX_CONCURRENT_STREAMS, or give long streams a channel of their own."
         ),
     )
 

@@ -223,7 +223,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpc-go-stopped-deadline": {
         "verdict": ["deadline-exceeded"],
-        "says": ["Server 10.77.0.2 sent nothing for 2,197 ms meanwhile: look what stopped its process"],
+        "says": ["Server 10.77.0.2 sent nothing for 2,197 ms meanwhile: look for what stopped its process"],
     },
     "grpc-go-tls-killed": {
         "verdict": ["slow-connect"],
@@ -242,7 +242,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpcio-tls-client-killed": {"not": ["slow-connect", "forged-reset", "loss-recovery"]},
     "grpc-js-stopped-deadline": {
         "verdict": ["deadline-exceeded"],
-        "says": ["Server 10.77.0.2 sent nothing for 1,569 ms meanwhile: look what stopped its process"],
+        "says": ["Server 10.77.0.2 sent nothing for 1,569 ms meanwhile: look for what stopped its process"],
     },
     "grpcio-frozen": {
         "must": ["synchronised-stall"],
