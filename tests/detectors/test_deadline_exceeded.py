@@ -192,3 +192,27 @@ def test_a_reset_shortly_before_the_deadline_is_not_called_later(tmp_path: Path)
     found = must(deadline_exceeded, played(given_up(49 * MS + 500_000), tmp_path))
     assert any("when its grpc-timeout was about to pass" in shown.what for shown in found.evidence)
     assert not any("after its grpc-timeout" in shown.what for shown in found.evidence)
+
+
+STOPPED = "wild/grpc-go-stopped-deadline.pcap.zst"
+
+
+def test_a_silence_is_named_if_two_calls_were_answered_at_once_behind_it() -> None:
+    """Long polls without an event end while their server sends nothing, and none is answered behind that."""
+    tables = decode([recorded(STOPPED)])
+    stalls = tables.stalls
+    assert "sent nothing for 2,197 ms" in must(deadline_exceeded, tables).verdict
+    for lacking in (
+        changed(tables, "stalls", answers_ns=np.full(len(stalls.waiting), -1)),
+        changed(tables, "stalls", answers_ns=stalls.duration_ns // 5),
+        changed(tables, "stalls", waiting=stalls.unanswered + 1),
+        changed(tables, "stalls", duration_ns=np.minimum(stalls.duration_ns, 199 * MS)),
+    ):
+        found = must(deadline_exceeded, lacking)
+        assert "sent nothing" not in found.verdict and "Trace these calls" in found.verdict
+
+
+def test_a_proxy_that_is_silent_may_wait_for_the_server_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline_exceeded, "recognise_proxy", lambda tables, connections: "nginx")
+    found = must(deadline_exceeded, decode([recorded(STOPPED)]))
+    assert "look for what stopped its process, or the server behind it." in found.verdict
