@@ -17,5 +17,7 @@ def mark_guessed_roles(tables: Tables) -> Mask:
     c = tables.connections
     guessed = (c.roles_from == _PORTS) & (c.server_port != _GRPC_PORT)
     guessed &= np.minimum(c.client_port, c.server_port) >= _EPHEMERAL
+    if not guessed.any():
+        return np.asarray(guessed)
     servers = c.server_ip.astype(np.int64) << 16 | c.server_port
     return np.asarray(guessed & ~np.isin(servers, servers[c.roles_from != _PORTS]))
