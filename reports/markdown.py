@@ -31,6 +31,7 @@ from .shared.sentences import (
     describe_selection,
     describe_total,
     name_path,
+    name_status,
 )
 from .terminal import draw
 
@@ -214,7 +215,7 @@ def methods(analysis: Analysis) -> str:
 def _show_method(method: MethodFacts) -> list[str]:
     q = method.latency_ns
     latencies = [duration(value) for value in (q.p50, q.p90, q.p99, q.max)] if q else ["-"] * 4
-    statuses = ", ".join(f"{code(status)} {n:,}" for status, n in method.statuses.items())
+    statuses = ", ".join(f"{code(name_status(status))} {n:,}" for status, n in method.statuses.items())
     return [code(called(method)), f"{method.rpcs:,}", statuses or "-", *latencies]
 
 

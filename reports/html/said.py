@@ -11,7 +11,7 @@ from ...analyzer.model.text import count, duration, list_first, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.quality import find_main, judge_verdict, list_flaws, rank_cost
-from ..shared.sentences import describe_cost
+from ..shared.sentences import describe_cost, name_status
 
 MOST_TEXT = 4_000
 """Most characters of a text; explanations are shorter."""
@@ -179,8 +179,9 @@ def _filter_end(text: str) -> str | None:
 
 def statuses(method: MethodFacts) -> str:
     """Format statuses as `OK`, or `OK 12, CANCELLED 1`."""
+    named = ((name_status(status), number) for status, number in method.statuses.items())
     several = len(method.statuses) > 1
-    return ", ".join(f"{status} {number:,}" if several else status for status, number in method.statuses.items())
+    return ", ".join(f"{name} {number:,}" if several else name for name, number in named)
 
 
 def stream(method: MethodFacts) -> str | None:

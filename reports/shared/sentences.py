@@ -98,6 +98,11 @@ def describe_total(analysis: Analysis) -> str:
     return f"{count(number, 'HTTP/2 request')} {'is no RPC' if number == 1 else 'are no RPCs'}"
 
 
+def name_status(status: str) -> str:
+    """Name a status of `MethodFacts.statuses` for readers."""
+    return "status unknown" if status == "not_seen" else status
+
+
 def name_path(request: OtherRequest) -> str:
     """Name the path, which is not escaped here."""
     return request.path or "(path not in the capture)"

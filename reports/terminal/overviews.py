@@ -11,7 +11,7 @@ from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
 from ..shared.quality import format_round_trip, list_implementations
-from ..shared.sentences import describe_requests, describe_total, name_path
+from ..shared.sentences import describe_requests, describe_total, name_path, name_status
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""
@@ -48,11 +48,11 @@ def _name_method(method: MethodFacts) -> str:
 
 def _format_statuses(method: MethodFacts) -> str:
     if len(method.statuses) == 1:
-        return next(iter(method.statuses))
+        return name_status(*method.statuses)
     most = sorted(method.statuses.items(), key=lambda item: -item[1])
     others = sum(n for _, n in most[_MOST_STATUSES:])
     shown = most[:_MOST_STATUSES] + ([("others", others)] if others else [])
-    return ", ".join(f"{name} {n:,}" for name, n in shown)
+    return ", ".join(f"{name_status(name)} {n:,}" for name, n in shown)
 
 
 def _format_latencies(method: MethodFacts) -> list[str]:

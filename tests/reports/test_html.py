@@ -191,6 +191,15 @@ def _with(analysis: Analysis, nasty: str) -> Analysis:
     )
 
 
+@pytest.mark.parametrize("statuses", [{"not_seen": 3}, {"OK": 2, "not_seen": 1}])
+def test_readers_see_that_a_status_is_unknown(rtt: tuple[Analysis, PageData], statuses: dict[str, int]) -> None:
+    method = replace(rtt[0].methods[0], statuses=statuses)
+    analysis = replace(rtt[0], methods=(method,))
+    assert said.statuses(method).count("status unknown") == 1
+    for text in (terminal.render(analysis), markdown.render(analysis)):
+        assert text.count("status unknown") == 1 and "not_seen" not in text
+
+
 @pytest.mark.parametrize("nasty", HOSTILE, ids=range(len(HOSTILE)))
 def test_foreign_text_is_text_and_short(rtt: tuple[Analysis, PageData], nasty: str) -> None:
     analysis, drawn = rtt
