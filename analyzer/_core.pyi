@@ -80,6 +80,7 @@ class Run:
         packets: bool = False,
         rpc_rows: bool = False,
         marks_examples: bool = False,
+        slowest: int = 0,
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,

@@ -12,17 +12,22 @@ _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packe
 
 
 def decode(
-    paths: Sequence[str], *, rpc_rows: bool = True, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+    paths: Sequence[str],
+    *,
+    rpc_rows: bool = True,
+    slowest: int = 0,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
 ) -> Tables:
     """Decode a capture into its tables; frames, messages and packets are counted only.
 
     Without `rpc_rows` only the RPCs that serve as examples have rows, which is what `analyze` needs: less memory, and
-    two threads read.
+    two threads read. The `slowest` RPCs of all have rows, too, and then rows have budgets.
 
     `paths` are files of one capture in any order, or `-` for standard input; `how` are `DecodeOptions`. Raises
     CaptureError.
     """
-    return tables_of(Reading(paths, rpc_rows=rpc_rows, **how).finish(progress))
+    return tables_of(Reading(paths, rpc_rows=rpc_rows, slowest=slowest, **how).finish(progress))
 
 
 def decode_examples(

@@ -88,11 +88,12 @@ class Reading:
         *,
         rpc_rows: bool = False,
         marks_examples: bool = False,
+        slowest: int = 0,
         **how: Unpack[DecodeOptions],
     ) -> None:
         """Begin to open the files and to read."""
         self._found: dict[str, Any] | None = None
-        rows = {"rpc_rows": rpc_rows, "marks_examples": marks_examples}
+        rows = {"rpc_rows": rpc_rows, "marks_examples": marks_examples, "slowest": slowest}
         self._wanted: dict[str, Any] = {**rows, "threads": threads(), **how}
         self._kept: RpcColumns | None = None
         if rpc_rows:

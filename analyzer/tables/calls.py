@@ -15,8 +15,8 @@ class Rpcs(Struct, frozen=True, eq=False):
     """One row per RPC.
 
     Without `rpc_rows` only examples have rows: a connection's first RPCs, its first retries and other attempts that are
-    open when they begin, failed RPCs, and the longest RPCs of each method. Of a connection's rows only its first RPCs
-    are in order.
+    open when they begin, failed RPCs, and the longest RPCs of each method and, if wanted, of all. Of a connection's
+    rows only its first RPCs are in order.
     """
 
     connection: Annotated[Counts, "row of its connection"]

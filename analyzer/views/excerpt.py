@@ -140,7 +140,8 @@ def slowest(
 
     Raises CaptureError, NoGrpcError without RPCs, and NarrowError if no RPC is selected.
     """
-    tables = decode(paths, progress=progress, **how)
+    every = chosen != Selection()  # which RPCs are selected shows only in rows
+    tables = decode(paths, rpc_rows=every, slowest=0 if every else number, progress=progress, **how)
     filters = _slowest(tables, number, chosen)
     first = tables.capture["first_time_ns"] or 0
     only = [wanted.list_wanted(first) for wanted in filters.values()]

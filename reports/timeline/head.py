@@ -105,6 +105,5 @@ def _name_status(tables: Tables, row: int) -> str:
 
 def show_title(parts: list[Excerpt], page: Page) -> Text:
     """Show the title above several RPCs."""
-    rpcs = page.excerpt.tables.rpcs
     which = "slowest RPC" if len(parts) == 1 else f"{len(parts):,} slowest RPCs"
-    return Text(f"the {which} of {len(rpcs.connection):,}", style="bold")
+    return Text(f"the {which} of {page.excerpt.tables.rpc_count:,}", style="bold")

@@ -1,4 +1,4 @@
-"""Where all RPCs have rows, the examples that findings see are those of a run without such rows."""
+"""Findings see the same examples whether all RPCs have rows or not; the longest of all have rows if they are wanted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from support import recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.runner import THREADS_VARIABLE
+from grpcdiag.analyzer.tables import COMPLETE, Tables
 from grpcdiag.analyzer.views.sampling import read_overview
 
 CAPTURES = (
@@ -31,6 +33,30 @@ def test_examples_are_those_of_a_run_without_other_rows(name: str) -> None:
     for table, rows in asdict(expected).items():
         assert_same(table, getattr(overview.examples, table), rows)
     assert_same("rpcs", overview.tables.rpcs, decode(paths).rpcs)
+
+
+OPEN_LONG = ("wild/half-open-nodeadline.pcap.zst", "wild/nghttpx-bothlegs-cut.pcap.zst", "wild/hung-rpc.pcap.zst")
+"""Captures in which some of the longest RPCs have no end."""
+MOST = 12
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", (*CAPTURES, *OPEN_LONG))
+def test_the_longest_of_all_have_rows_with_budgets(name: str, threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(THREADS_VARIABLE, threads)
+    every, some = decode([recorded(name)]), decode([recorded(name)], rpc_rows=False, slowest=MOST)
+    assert len(some.rpcs.stream) < len(every.rpcs.stream) or name != CAPTURES[0]
+    longest = list_longest(every)
+    assert (name in OPEN_LONG) == any(not flags & COMPLETE for _, _, flags, *_ in longest)
+    assert list_longest(some) == longest
+
+
+def list_longest(tables: Tables) -> list[tuple[Any, ...]]:
+    """List the longest RPCs: duration, place, flags, and budget."""
+    rpcs = tables.rpcs
+    rows = np.lexsort((rpcs.stream, rpcs.first_packet, -rpcs.duration_ns))[:MOST].tolist()
+    columns = (rpcs.duration_ns, rpcs.connection, rpcs.flags, rpcs.stream, rpcs.status, tables.rpc_budgets)
+    return [tuple(column[row].tolist() for column in columns) for row in rows]
 
 
 def assert_same(what: str, found: Any, expected: Any) -> None:

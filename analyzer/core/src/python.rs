@@ -116,7 +116,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -125,6 +125,7 @@ impl Run {
         packets: bool,
         rpc_rows: bool,
         marks_examples: bool,
+        slowest: usize,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -172,6 +173,7 @@ impl Run {
             unlisted_packets,
             rpc_rows,
             marks_examples,
+            slowest,
             only: only.map(Arc::new),
             acts,
             errors,

@@ -150,7 +150,8 @@ impl Act<'_> {
         stats.touch_gaps += u64::from(call.touches_gap);
         stats.end_missing += u64::from(call.end_missing);
         let place = [call.first.packet, call.id];
-        let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget);
+        let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget)
+            | (cx.options.slowest > 0 && cx.slowest.takes(call.budget.total(), place));
         let failed = status != status::OK && complete;
         if call.rpc == NONE && (long || failed) {
             push_rpc(self.connection, call, cx);
@@ -366,9 +367,11 @@ fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
     if cx.options.sorts_rpcs() {
         cx.rpc_order.push();
     }
+    if cx.options.keeps_budgets() {
+        cx.rpc_budgets.push(Budget::default());
+    }
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
-        cx.rpc_budgets.push(Budget::default());
         if cx.options.keeps_requests() {
             cx.request_budgets.push(Budget::default());
             cx.request_ends.push(0);

@@ -6,7 +6,7 @@
 
 use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::{ProblemLog, Rpcs, rpc_flag};
+use crate::store::tables::{ProblemLog, Rpcs, rpc_flag, take_first};
 
 /// Brings everything that is in the order of reading into that of the capture.
 pub fn order_rows(cx: &mut Context) {
@@ -101,7 +101,7 @@ fn number_methods(cx: &mut Context) {
 
 /// Of the RPCs that have rows for being among the longest when they ended, those stay that are at the end.
 fn keep_examples(cx: &mut Context) {
-    let (rpcs, methods) = (&cx.rpcs, &cx.methods);
+    let (rpcs, methods, slowest) = (&cx.rpcs, &cx.methods, &cx.slowest);
     let stays = |row: usize| {
         let flags = rpcs.flags.get(row).copied().unwrap_or(0);
         flags & rpc_flag::LONG == 0 || {
@@ -109,13 +109,15 @@ fn keep_examples(cx: &mut Context) {
             let stats = methods.get(if method == NO_METHOD { 0 } else { method as usize + 1 });
             let duration = rpcs.duration_ns.get(row).map_or(0, |&ns| ns.unsigned_abs());
             let place = [at(&rpcs.first_packet, row), at(&rpcs.stream, row)];
-            stats.and_then(Option::as_ref).is_some_and(|stats| stats.is_among_longest(duration, place))
+            slowest.has(duration, place)
+                || stats.and_then(Option::as_ref).is_some_and(|stats| stats.is_among_longest(duration, place))
         }
     };
     let kept: Vec<u32> = (0..rpcs.len()).filter(|&row| stays(row)).map(|row| row as u32).collect();
     let sorted = sorted_rows(rpcs, &kept);
     if kept.len() < rpcs.len() || !sorted.is_sorted() {
-        let mut places = vec![u32::MAX; rpcs.len()];
+        let rows = rpcs.len();
+        let mut places = vec![u32::MAX; rows];
         for (place, &row) in (0..).zip(&sorted) {
             if let Some(cell) = places.get_mut(row as usize) {
                 *cell = place;
@@ -128,6 +130,7 @@ fn keep_examples(cx: &mut Context) {
             cx.deadlines.resize(cx.rpcs.len(), -1);
             cx.deadlines = sorted.iter().filter_map(|&row| cx.deadlines.get(row as usize).copied()).collect();
         }
+        cx.rpc_budgets = take_first(&mut cx.rpc_budgets, rows, Some(&sorted));
         cx.rpcs.arrange(&sorted);
     }
     for flags in &mut cx.rpcs.flags {

@@ -14,6 +14,7 @@ use super::methods::MethodStats;
 use super::only::Selected;
 use super::options::Options;
 use super::rpc_order::RpcOrder;
+use super::slowest::Slowest;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
@@ -157,6 +158,9 @@ pub struct Context {
     /// By method number plus one; the first entry is for RPCs whose method is not in the capture.
     #[serde(skip)]
     pub methods: Vec<Option<Box<MethodStats>>>,
+    /// The longest of all RPCs so far, as many as are wanted.
+    #[serde(skip)]
+    pub slowest: Slowest,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
     /// Bytes kept of bodies that end RPCs, over all connections.
@@ -175,7 +179,8 @@ pub const NO_METHOD: u32 = u32::MAX;
 impl Context {
     /// A context for one run.
     pub fn new(options: Options) -> Self {
-        let mut context = Self { options, ..Self::default() };
+        let slowest = Slowest::new(options.slowest);
+        let mut context = Self { options, slowest, ..Self::default() };
         context.strings.keeps_errors = context.options.errors;
         context
     }

@@ -1,12 +1,12 @@
 //! Statistics of each method: counts, times and their distribution.
 
 use hdrhistogram::Histogram;
-use std::cmp::Reverse;
 
 use crate::limits;
 
 use super::budget::Budget;
 use super::durations::Durations;
+use super::slowest::Slowest;
 
 /// Status codes of gRPC.
 pub const STATUSES: usize = 17;
@@ -66,7 +66,7 @@ impl MethodStats {
             first_place: [u32::MAX; 2],
             last_end: i64::MIN,
             durations,
-            slowest: Slowest::default(),
+            slowest: Slowest::new(limits::SLOWEST_RPCS),
             turnaround,
             packed: None,
             turnaround_sum: 0,
@@ -111,7 +111,7 @@ impl MethodStats {
 
     /// Whether the RPC at `place` is among the longest; of equally long ones those that began first are.
     pub fn is_among_longest(&self, duration: u64, place: [u32; 2]) -> bool {
-        self.slowest.kept.contains(&(duration, Reverse(place)))
+        self.slowest.has(duration, place)
     }
 
     /// Takes the statistics of the same method from another thread in.
@@ -221,71 +221,9 @@ fn lower_rank(share: f64, count: u64) -> Option<u64> {
     Some(below + 1)
 }
 
-/// A duration with the RPC's first packet and its stream: of two equal ones the first packet's is the longer.
-type Long = (u64, Reverse<[u32; 2]>);
-
-/// The longest durations so far.
-#[derive(Clone, Debug, Default)]
-struct Slowest {
-    /// In no order; of no time where there are fewer.
-    kept: [Long; limits::SLOWEST_RPCS],
-    /// The shortest of them.
-    floor: Long,
-}
-
-impl Slowest {
-    /// Whether `ns` is among the longest, and if so keeps it in place of the shortest of them.
-    #[inline]
-    fn takes(&mut self, ns: u64, place: [u32; 2]) -> bool {
-        ns > 0 && ns >= self.floor.0 && self.replaces((ns, Reverse(place)))
-    }
-
-    fn replaces(&mut self, long: Long) -> bool {
-        if long <= self.floor {
-            return false;
-        }
-        if let Some(least) = self.kept.iter_mut().min() {
-            *least = long;
-        }
-        self.floor = self.kept.iter().copied().min().unwrap_or_default();
-        true
-    }
-
-    fn absorb(&mut self, other: &Self) {
-        for &long in other.kept.iter().filter(|(ns, _)| *ns > 0) {
-            self.replaces(long);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// The same ones stay in whatever order they come and on however many threads, and each was taken when it came.
-        #[test]
-        fn the_longest_are_always_taken(
-            values in proptest::collection::vec(1..40_u64, 1..200), turn in 0..200_usize, split in 0..200_usize,
-        ) {
-            let every: Vec<Long> = values.iter().zip(0..).map(|(&ns, packet)| (ns, Reverse([packet, 1]))).collect();
-            let mut turned = every.clone();
-            turned.rotate_left(turn % every.len());
-            let (mut here, mut there) = (Slowest::default(), Slowest::default());
-            let mut taken = Vec::new();
-            for (number, &(ns, Reverse(place))) in turned.iter().enumerate() {
-                if (if number < split { &mut here } else { &mut there }).takes(ns, place) {
-                    taken.push((ns, Reverse(place)));
-                }
-            }
-            here.absorb(&there);
-            let longest = |mut of: Vec<Long>| { of.sort_unstable_by(|a, b| b.cmp(a)); of.truncate(limits::SLOWEST_RPCS); of };
-            prop_assert_eq!(longest(taken), longest(every.clone()));
-            let kept = here.kept.iter().copied().filter(|long| long.0 > 0).collect();
-            prop_assert_eq!(longest(kept), longest(every));
-        }
-    }
 
     #[test]
     fn nothing_has_no_interval() {

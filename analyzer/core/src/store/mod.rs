@@ -11,6 +11,7 @@ pub mod only;
 pub mod options;
 pub mod piece;
 pub mod rpc_order;
+mod slowest;
 pub mod spill;
 pub mod strings;
 pub mod tables;

@@ -37,6 +37,8 @@ pub struct Options {
     pub rpc_rows: bool,
     /// Mark the rows that would also be there without `rpc_rows`.
     pub marks_examples: bool,
+    /// RPCs with a row and its budget for being the longest of all, whatever their ends, where not all have rows.
+    pub slowest: usize,
     /// The only packets and frames whose rows are wanted; `None` for all.
     pub only: Option<Arc<Only>>,
     /// Keep one row per interval in which a side had to act.
@@ -73,6 +75,11 @@ impl Options {
     /// Whether rows of RPCs are sorted when they are taken.
     pub fn sorts_rpcs(&self) -> bool {
         self.rpc_rows && !self.resumes
+    }
+
+    /// Whether rows of RPCs have their budgets.
+    pub fn keeps_budgets(&self) -> bool {
+        self.rpc_rows || self.slowest > 0
     }
 
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what

@@ -4,7 +4,7 @@ use super::{Cell, Column, take_first};
 
 table!(
     /// One row per RPC, in the order in which they started; without `Options::rpc_rows` the first ones of each
-    /// connection, those that failed, retries and the longest ones.
+    /// connection, those that failed, retries and the longest ones of their method, or of all if they are wanted.
     Rpcs, RpcRow {
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
@@ -92,7 +92,7 @@ pub mod rpc_flag {
     pub const HEADERS_UNKNOWN: u8 = 16;
     /// Its end may be among bytes or packets that the capture lacks: it took at least as long as its row says.
     pub const END_MISSING: u8 = 32;
-    /// The row is there because the RPC was among the longest of its method when it ended; gone when the run is over, but
+    /// The row is there because the RPC was among the longest of its method, or of all, when it ended; gone when the run is over, but
     /// where examples are marked.
     pub const LONG: u8 = 128;
     /// The row would be there, too, if not all RPCs had rows; only where [`Options::marks_examples`] is wanted.
