@@ -142,9 +142,8 @@ class _Fit(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the server and method with the longest time of a call."""
     methods = {method.number: method for method in tables.methods}
-    slow = {number for number, method in methods.items() if _may_wait(method, limits)}
-    groups = [g for g in _group_calls(tables) if len(g) >= limits.calls and int(tables.rpcs.method[g[0]]) in slow]
-    groups.sort(key=len, reverse=True)
+    slow = [number for number, method in methods.items() if _may_wait(method, limits)]
+    groups = sorted(_group_calls(tables, slow, limits.calls), key=len, reverse=True)
     fits = (
         _fit_limit(tables, rows[: limits.most_calls], methods[int(tables.rpcs.method[rows[0]])], limits)
         for rows in groups[: limits.groups]
@@ -211,8 +210,11 @@ def _fit_one(rows: Ints, arrival: Ints, end: Ints, limits: Limits) -> _Fit | Non
     return fit if even else None
 
 
-def _group_calls(tables: Tables) -> Iterator[Ints]:
-    """Yield the calls to each server by method, in the order of their begin, up to where others may have no rows."""
+def _group_calls(tables: Tables, methods: list[int], least: int) -> Iterator[Ints]:
+    """Yield the calls of `methods` to each server by method, in the order of their begin, where they are `least`.
+
+    They end where others may have no rows.
+    """
     rpcs, c = tables.rpcs, tables.connections
     server = _shared.number_servers(tables)
     servers = _shared.distinct(server)
@@ -230,11 +232,14 @@ def _group_calls(tables: Tables) -> Iterator[Ints]:
     until = np.full(len(servers), np.iinfo(np.int64).max)
     np.minimum.at(until, place[on[more]], latest[on[more]])
     whole = rpcs.flags[rows] & (COMPLETE | BEGUN_BEFORE) == COMPLETE
-    rows = rows[whole & (start <= until[place[on]])]
+    rows = rows[np.isin(rpcs.method[rows], methods) & whole & (start <= until[place[on]])]
     keys = (rpcs.stream[rows], rpcs.start_time_ns[rows], rpcs.method[rows], place[rpcs.connection[rows]])
     rows = rows[np.lexsort(keys)]
     kind = np.c_[place[rpcs.connection[rows]], rpcs.method[rows].astype(np.int64)]
-    yield from np.split(rows, np.flatnonzero((kind[1:] != kind[:-1]).any(axis=1)) + 1)
+    ends = np.append(np.flatnonzero((kind[1:] != kind[:-1]).any(axis=1)) + 1, len(rows))
+    begins = np.append(0, ends[:-1])
+    many = ends - begins >= least  # there may be very many servers
+    yield from (rows[begin:end] for begin, end in zip(begins[many].tolist(), ends[many].tolist(), strict=True))
 
 
 def _sort_ends(end: Ints) -> Ints:
