@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ...analyzer import _core
-from ...analyzer.model.text import duration
+from ...analyzer.model.text import duration, number
 from ..shared.markdown_escape import Block, code, fitting, folded, items, prose, sentence, table
 from .comparison import Comparison
 from .figures import Changed
 from .run import Run
 from .scaling import Scaling
-from .words import KINDS, describe_interval, describe_work, format_ratio, format_severity, format_value, number
+from .words import KINDS, describe_interval, describe_work, format_ratio, format_severity, format_value
 
 MOST_BYTES = 60_000
 """Largest page in bytes: GitHub accepts 65,536 characters in a comment."""

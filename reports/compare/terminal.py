@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.text import count, duration, list_first, safe
+from ...analyzer.model.text import count, duration, list_first, number, safe
 from ..shared.drawing import BAD, CAUSE_STYLES, GOOD, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
@@ -23,7 +23,6 @@ from .words import (
     format_severity,
     format_signed,
     format_value,
-    number,
 )
 
 MOST_METHODS = 10

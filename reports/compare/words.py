@@ -1,7 +1,7 @@
 """Format the figures of a comparison in words, for all reports."""
 
 from ...analyzer.model.finding import Finding
-from ...analyzer.model.text import count, duration, size
+from ...analyzer.model.text import count, duration, number, size
 from .figures import Changed, Figure, Shift
 from .run import Run
 
@@ -22,13 +22,6 @@ def format_value(figure: Figure, value: float | None) -> str:
     if figure.unit == "B" or figure.name == "message_bytes_per_s":
         return size(value)
     return number(value)
-
-
-def number(value: float) -> str:
-    """Format a number with three significant digits, or with all digits before the point."""
-    if value == int(value) or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
 
 
 def format_ratio(ratio: float | None) -> str:

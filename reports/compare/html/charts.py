@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from ....analyzer.model.analysis import MethodFacts
-from ....analyzer.model.text import duration
+from ....analyzer.model.text import duration, number
 from ...html import said
 from ..comparison import Comparison
 from ..figures import part, rates
 from ..run import Run, answered
 from ..scaling import Scaling
-from ..words import KINDS, number
+from ..words import KINDS
 
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 74, 620, 14, 226

@@ -129,7 +129,8 @@ pub struct Call {
     pub silence_packets: (u32, u32),
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
-    /// When the latest request message that has no answer yet was whole; negative when there is none.
+    /// When the latest request message that has no answer yet was whole, or when the request was over if that was clearly
+    /// later; negative when there is none.
     pub turn_since: i64,
     /// From the last answer to another RPC of its method, which came meanwhile, to its failure; negative for none.
     pub since_answer_ns: i64,
@@ -326,6 +327,15 @@ impl Call {
         self.last_packet = at.packet;
         self.last_time = at.ready_time;
         self.position = queues[side].position;
+    }
+
+    /// The request is over. A response that comes from now on may have waited for that, unless the server may have begun it
+    /// before, at most `round_trip` behind the request's last message.
+    #[inline]
+    pub fn await_after_end(&mut self, now: i64, round_trip: i64) {
+        if self.turn_since >= 0 && now - self.turn_since > round_trip.max(0) {
+            self.turn_since = now;
+        }
     }
 
     /// The side that owes the next bytes, as far as the messages tell.

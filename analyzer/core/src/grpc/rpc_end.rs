@@ -43,8 +43,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let act = Act::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         act.update_turns(call, &mut self.h2.application.turns);
-        if act.is_client && self.cx.options.keeps_requests() {
-            act.end_request(call, self.cx);
+        if act.is_client {
+            call.await_after_end(act.at.ready_time, act.transport.near_rtt[1 - act.side]);
+            if self.cx.options.keeps_requests() {
+                act.end_request(call, self.cx);
+            }
         }
         let over = call.directions[1 - act.side].ended;
         if !act.is_client && !call.finished {

@@ -148,6 +148,22 @@ fn open_rpcs_end_with_their_connection() {
 }
 
 #[test]
+fn a_response_may_have_waited_for_the_end_of_the_request() {
+    for (round_trip_ms, expected_ms) in [(2, 1), (3, 4)] {
+        let mut exchange = Exchange::begun();
+        let transport = Transport { near_rtt: [round_trip_ms * 1_000_000; 2], ..Transport::default() };
+        let request = [headers(1, 0, &request_block("/a/B")), data(1, 0, &message(10))].concat();
+        let end = data(1, flag::END_STREAM, &[]);
+        for (side, bytes, at_ms) in [(CLIENT, request, 10), (CLIENT, end, 13), (SERVER, response(1, 6, "0"), 14)] {
+            let reading = &mut Reading { cx: &mut exchange.cx, transport: &transport };
+            exchange.h2.feed(side, &bytes, At::new(at_ms, i64::from(at_ms) * 1_000_000), reading, &mut ());
+        }
+        let method = exchange.cx.rpcs.method[0];
+        assert_eq!(exchange.cx.method(method).turnaround_min, expected_ms * 1_000_000, "{round_trip_ms} ms");
+    }
+}
+
+#[test]
 fn the_budget_until_the_end_of_the_request_is_kept() {
     let mut exchange = Exchange::begun();
     exchange.cx.options.packets = true;
