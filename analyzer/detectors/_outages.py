@@ -6,16 +6,21 @@ import numpy as np
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Remedy
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _shared, _unanswered
 
 _MOST = 0.5
 """Part of the time lost from which an outage is the cause to name (heuristic: most of it)."""
-_IN_VAIN = 3
-"""Fewest retransmissions of each side (heuristic: three losses in a row are no chance)."""
+_IN_VAIN = (2, 3)
+"""Fewest retransmissions of the side that sends in vain, and of its peer, in place of whose bytes ACKs were lost.
+
+Heuristic: three losses in a row are no chance.
+"""
 _PASSES_BYTES = 536
 """Payload that every path carries (RFC 9293 section 3.7.1), however little the capture shows to arrive."""
+_LATE_ACK_NS = 500_000_000
+"""How long an ACK may be delayed at most (RFC 9293 section 3.8.6.3: less than 0.5 s)."""
 _LOSS = CAUSES.index("loss_recovery")
 
 
@@ -45,6 +50,19 @@ def describe_outage(tables: Tables, connection: int) -> str:
     return f"No packet of {_name(tables, connection, 1)} arrived for {_shared.milliseconds(length)} (from {since} on)"
 
 
+def advise_outage(tables: Tables, connection: int) -> str:
+    """Say where to look: at the silent host, if what was sent to it passed a capture point there."""
+    if _reached_silent(tables, connection):
+        return "packets to it reached the capture point there, so look at its firewall, and for what paused it"
+    return "look for what cut the path or stopped that host"
+
+
+def _reached_silent(tables: Tables, connection: int) -> bool:
+    """Check whether the capture was taken at the side that was silent."""
+    silent = 1 - int(tables.connections.outage_direction[connection])
+    return bool(_shared.mark_taken_at(tables, silent)[connection])
+
+
 def _name(tables: Tables, connection: int, other: int) -> str:
     """Name the side that sent in an outage, or the `other` one."""
     return _shared.host(tables, connection, int(tables.connections.outage_direction[connection]) ^ other)
@@ -64,6 +82,8 @@ def show_outage(tables: Tables, connection: int) -> Iterator[Evidence]:
 def list_remedies(tables: Tables, connection: int) -> tuple[Remedy, ...]:
     """List where to look for what cut the path."""
     silent = _name(tables, connection, 1)
+    if _reached_silent(tables, connection):
+        return (_check_host(silent),)
     return (
         Remedy(
             "network",
@@ -73,20 +93,41 @@ def list_remedies(tables: Tables, connection: int) -> tuple[Remedy, ...]:
     )
 
 
+def _check_host(host: str) -> Remedy:
+    """Make the remedy for packets that a host drops behind the capture point at it."""
+    return Remedy(
+        "linux",
+        "nft list ruleset; nstat -az TcpInCsumErrors TcpExtIPReversePathFilter TcpExtTCPRcvQDrop",
+        f"on {host}: what drops packets between its interface and its TCP",
+    )
+
+
 def find_one_way(tables: Tables, connections: Ints, lost_ns: int) -> int | None:
     """Find bytes that one side sent in vain while its peer was heard, a row of the undelivered table.
 
-    The peer retransmits what had arrived: it hears no ACK either. None if other connections lost most of the time.
+    The peer retransmits what had arrived: it hears no ACK either. Or it is heard twice, as with keepalive, and between
+    the two a retransmission had the time to arrive. None if other connections lost most of the time.
     """
     u, c = tables.undelivered, tables.connections
     on = u.connection
-    repeats = (u.retransmissions >= _IN_VAIN) & (c.needless_retransmissions[on] >= _IN_VAIN)
-    none_behind = (u.behind_packet == 0) & (u.hole_bytes == 0) & (c.outage_ns[on] == 0)
+    repeats = (u.retransmissions >= _IN_VAIN[0]) & (c.needless_retransmissions[on] >= _IN_VAIN[1])
+    repeats &= c.outage_ns[on] == 0
     small = u.shortest <= np.maximum(u.longest_bytes, _PASSES_BYTES)
-    rows = np.flatnonzero(np.isin(on, connections) & repeats & none_behind & small)
+    none_behind = (u.behind_packet == 0) & (u.hole_bytes == 0)
+    rows = np.flatnonzero(np.isin(on, connections) & (repeats | _mark_heard_twice(tables)) & none_behind & small)
     if not len(rows) or total_ns(tables.connection_budgets[_shared.distinct(on[rows]), _LOSS]) < _MOST * lost_ns:
         return None
     return int(rows[np.argmax(u.last_time_ns[rows] - u.first_time_ns[rows])])
+
+
+def _mark_heard_twice(tables: Tables) -> Mask:
+    """Mark sides whose peer acknowledged nothing at the end of an outage, nor after a retransmission behind that."""
+    u, c = tables.undelivered, tables.connections
+    on = u.connection
+    within = (c.outage_ns[on] > 0) & (c.outage_direction[on] == u.direction) & (c.outage_time_ns[on] < u.last_time_ns)
+    within &= c.outage_time_ns[on] > u.first_time_ns
+    after = u.heard_time_ns - u.last_time_ns - np.maximum(c.min_rtt_ns[on], 0)
+    return np.asarray(within & (u.retransmissions >= _IN_VAIN[0]) & (after >= _LATE_ACK_NS))
 
 
 def describe_one_way(tables: Tables, row: int) -> str:
@@ -94,6 +135,20 @@ def describe_one_way(tables: Tables, row: int) -> str:
     sender, peer = _name_ends(tables, row)
     since = _unanswered.format_instant(tables, int(tables.undelivered.first_time_ns[row]))
     return f"{peer} acknowledged nothing that {sender} sent from {since} on, though its own packets arrived"
+
+
+def advise_one_way(tables: Tables, row: int) -> str:
+    """Say where to look: behind the capture point, if that is at the host that acknowledges nothing."""
+    if _arrives(tables, row):
+        return "these packets reached the capture point at that host, so look at its firewall"
+    return "look for what drops that direction alone"
+
+
+def _arrives(tables: Tables, row: int) -> bool:
+    """Check whether the capture point, which the bytes passed, is at the host that acknowledges nothing."""
+    u = tables.undelivered
+    here = _shared.mark_taken_at(tables, 1 - int(u.direction[row]))
+    return bool(here[int(u.connection[row])]) and int(u.retransmissions[row]) > 0
 
 
 def _name_ends(tables: Tables, row: int) -> tuple[str, str]:
@@ -115,6 +170,8 @@ def show_one_way(tables: Tables, row: int) -> Iterator[Evidence]:
 def list_one_way_remedies(tables: Tables, row: int) -> tuple[Remedy, ...]:
     """List where to look for what drops one direction."""
     sender, peer = _name_ends(tables, row)
+    if _arrives(tables, row):
+        return (_check_host(peer),)
     return (
         Remedy(
             "network",

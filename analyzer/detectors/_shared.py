@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from .. import _core
 from ..model.finding import Confidence, Evidence, Severity
 from ..summary import figures
-from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
+from ..tables import DIRECTIONS, Codes, Counts, Ints, Mask, Tables
 from ..tables.durations import clip_ns
 
 EXAMPLES, FEW_EXAMPLES = 3, 2
@@ -101,6 +102,19 @@ def senders_are_near(tables: Tables, connections: Counts, directions: Ints, roun
     table = tables.connections
     near = np.where(directions == 0, table.near_client_rtt_ns[connections], table.near_server_rtt_ns[connections])
     return bool((near <= round_trips_ns // 5).all())
+
+
+NEAR_NS = 200_000
+"""A round trip from the capture point to a host this short does not leave its network (heuristic: as in the core)."""
+AT = [_core.VANTAGES.index(end) for end in ("client", "server")]
+"""Values of `Connections.vantage` by direction."""
+
+
+def mark_taken_at(tables: Tables, direction: int) -> Mask:
+    """Mark connections that were captured at the host that sends in `direction`, or right in front of it."""
+    c = tables.connections
+    near = (c.near_client_rtt_ns, c.near_server_rtt_ns)[direction]
+    return np.asarray((c.vantage == AT[direction]) & (near >= 0) & (near <= NEAR_NS))
 
 
 def lower(*confidences: Confidence) -> Confidence:

@@ -28,6 +28,13 @@ side arrived, until one did. RPCs that waited for the silent side are charged wi
 arrive. All that was retransmitted may have arrived there: then its ACKs were lost. Where RPCs lost most of the time in
 outages, the report names the longest one instead of a share of lost packets. It also names the direction when one
 side's bytes are not acknowledged any more, and its peer keeps retransmitting what had arrived: the peer hears no ACK.
+So it does when the peer ends the outage without an ACK of these bytes, as by TCP keepalive, and is heard once more
+after they were retransmitted again.
+A capture point at that peer, or at the silent side of an outage, within 200 µs, shows that the bytes came to its host.
+
+A response that its client never acknowledged does not count as OK if the server retransmitted it twice and the client
+was heard more than 200 ms after, without a RST: each packet acknowledges what has arrived. Its RPC reached its deadline
+or ended with the connection; otherwise its status is unknown.
 
 Packets that are late by less than a round trip were reordered, and are not counted. Where packets were retransmitted
 and no RPC is seen to wait, as at a server that has responded already, the share of retransmitted packets decides
@@ -259,14 +266,14 @@ class _Cause(Struct, frozen=True, eq=False):
 
 def _find_cause(tables: Tables, cost: _Cost) -> _Cause | None:
     """Find an outage, or one direction that is dropped."""
-    if (cut := _outages.find_outage(tables, cost.rows, cost.lost_ns)) is not None:
-        evidence, remedies = _outages.show_outage(tables, cut), _outages.list_remedies(tables, cut)
-        advice = "look for what cut the path or stopped that host"
-        return _Cause(_outages.describe_outage(tables, cut), advice, tuple(evidence), remedies)
     if (row := _outages.find_one_way(tables, cost.rows, cost.lost_ns)) is not None:
         evidence, remedies = _outages.show_one_way(tables, row), _outages.list_one_way_remedies(tables, row)
-        advice = "look for what drops that direction alone"
+        advice = _outages.advise_one_way(tables, row)
         return _Cause(_outages.describe_one_way(tables, row), advice, tuple(evidence), remedies)
+    if (cut := _outages.find_outage(tables, cost.rows, cost.lost_ns)) is not None:
+        evidence, remedies = _outages.show_outage(tables, cut), _outages.list_remedies(tables, cut)
+        advice = _outages.advise_outage(tables, cut)
+        return _Cause(_outages.describe_outage(tables, cut), advice, tuple(evidence), remedies)
     return None
 
 

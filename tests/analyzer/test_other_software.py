@@ -503,6 +503,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["after exactly 12 requests each and at an age of about"],
         "never": ["INTERNAL_ERROR", "13 requests"],
     },
+    "grpc-go-server-input-dropped": {
+        "verdict": ["loss-recovery"],
+        "says": ["packets to it reached the capture point there, so look at its firewall"],
+        "never": ["what cut the path"],
+    },
     "grpc-js-age-grace": {
         "verdict": ["connection-closed-early"],
         "not": ["stream-timeout"],
@@ -514,13 +519,26 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["by a timer of"],
         "statuses": {"OK": 60, "CANCELLED": 15},
     },
+    "grpc-go-input-dropped": {
+        "verdict": ["loss-recovery"],
+        "says": ["Client 10.77.0.1 acknowledged nothing that server 10.77.0.2 sent", "look at its firewall"],
+        "never": ["none failed", "firewalls, NAT and routes"],
+        "statuses": {"OK": 4, "DEADLINE_EXCEEDED": 1},
+    },
     "grpc-js-downlink-dropped": {
         "verdict": ["loss-recovery"],
         "says": ["Client 10.77.0.1 acknowledged nothing that server 10.77.0.2 sent", "firewalls, NAT and routes"],
-        "never": ["tcp_congestion_control"],
+        "never": ["tcp_congestion_control", "look at its firewall"],
+        "statuses": {"OK": 39, "not_seen": 5},
     },
     "grpc-js-downlink-restored": {"verdict": ["loss-recovery"], "never": ["acknowledged nothing"]},
     "grpc-js-grace": {"not": ["stream-timeout"], "says": ["give that more time"]},
+    "grpc-js-input-dropped": {
+        "verdict": ["loss-recovery"],
+        "says": ["1 with unknown status", "look at its firewall"],
+        "never": ["none failed"],
+        "statuses": {"OK": 4, "not_seen": 1},
+    },
     "grpc-js-idle-drop": {"not": ["loss-recovery"], "statuses": {"OK": 80}},
     "grpc-js-one-blocked-server": {
         "verdict": ["server-latency"],
@@ -529,6 +547,22 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-quits": {"not": ["cancelled"], "says": ["12 response messages"], "never": ["by a timer of"]},
     # the requests had begun no farther apart than they were answered: handlers may look the same
     "grpc-js-stalls-without-pings": {"not": ["synchronised-stall"]},
+    "grpcio-input-restored": {
+        "verdict": ["loss-recovery"],
+        "says": ["none failed"],
+        "never": ["look at its firewall"],
+        "statuses": {"OK": 9},
+    },
+    "grpcio-uplink-keepalive": {
+        "verdict": ["loss-recovery"],
+        "says": ["Server 10.77.0.2 acknowledged nothing that client 10.77.0.1 sent", "drops that direction alone"],
+        "statuses": {"OK": 3, "DEADLINE_EXCEEDED": 1},
+    },
+    "grpcio-uplink-keepalive-cut": {
+        "verdict": ["loss-recovery"],
+        "says": ["No packet of server 10.77.0.2 arrived for 12.3 s", "look for what cut the path or stopped that host"],
+        "never": ["acknowledged nothing"],
+    },
     "grpcio-uplink-dropped": {
         "verdict": ["loss-recovery"],
         "says": ["Server 10.77.0.2 acknowledged nothing that client 10.77.0.1 sent", "drops that direction alone"],

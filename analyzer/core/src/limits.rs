@@ -380,6 +380,8 @@ pub const REPEATS: usize = 100_000;
 pub const REPEATS_OPEN: usize = 256;
 /// Complete responses of a connection that their clients may not have read, some 60 octets each: as many may be on the way.
 pub const UNREAD_RESPONSES: usize = 256;
+/// RPCs of a connection that are over and whose clients have not acknowledged the response, some 400 octets each.
+pub const UNACKNOWLEDGED_RESPONSES: usize = 32;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;
 /// Places of open streams searched for them: a wait costs a microsecond, however many streams are open.

@@ -16,6 +16,7 @@ pub mod tap;
 
 use crate::at::At;
 use crate::grpc::state::Http2;
+use crate::grpc::unreceived::correct_unreceived;
 use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
@@ -136,6 +137,9 @@ impl Connection {
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
         self.tcp.note_acknowledged();
         content.finish(end, at, &self.tcp.transport, cx, shared);
+        if !self.tcp.is_gone(content.http2.client) {
+            correct_unreceived(&mut content.http2, end, at, &self.tcp.transport, cx);
+        }
         if let Some(repeats) = &mut content.http2.application.repeats {
             repeats.finish(self.tcp.row, cx);
         }

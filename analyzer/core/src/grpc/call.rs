@@ -62,6 +62,9 @@ pub struct Call {
     pub gaps_seen: u32,
     /// Its outcome is not written: whether its client read the response is not known.
     pub unread: bool,
+    /// Offset behind the first byte of the packet that ended the response with OK: its client has received it when it
+    /// acknowledges that. 0 before.
+    pub receipt: i64,
     /// Its outcome was reported before the last cut.
     pub reported: bool,
     /// `:status` of the response, 0 before.
@@ -245,7 +248,7 @@ impl Call {
     }
 
     /// Accounts the time up to `now` to lost bytes, and counts what of it was in an outage.
-    fn charge_loss(&mut self, now: i64, (from, to): (i64, i64)) {
+    pub(super) fn charge_loss(&mut self, now: i64, (from, to): (i64, i64)) {
         let before = self.since;
         self.charge(now, Cause::LossRecovery);
         let (begin, end) = (before.max(from), self.since.min(to));

@@ -24,4 +24,5 @@ pub mod status;
 pub mod tail;
 pub mod turns;
 mod unread;
+pub mod unreceived;
 pub mod used;

@@ -95,6 +95,7 @@ pub fn begin_piece(h2: &mut Http2) {
     (grpc.budget, grpc.loss) = Default::default();
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();
+    grpc.unacknowledged.clear(); // they were reported
     for Stream { id, state, .. } in h2.streams.slots_mut() {
         state.reported = *id == 0 || !goes_on(state);
         if !state.reported && state.kind.is_rpc() {

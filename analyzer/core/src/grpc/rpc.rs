@@ -97,6 +97,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
             return self.problem(Layer::Http2, "too many open streams: further ones are not followed");
         };
+        let acked = act.transport.acked[1 - act.side];
+        if call.receipt > acked {
+            h2.application.keep_unacknowledged(call, acked);
+        }
         call.begin(id, kind, first, gaps);
         call.gaps_seen = act.gap.count;
         call.last_side = act.side as u8;

@@ -104,9 +104,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             if let Some(sent) = transport.in_vain() {
                 call.charge(sent.heard.1, own);
                 call.charge_in_vain(at.time, sent);
-            } else if let Some(since) = lost_since(call, client, transport) {
+            } else if let Some((since, sender)) = lost_since(call, client, transport) {
                 call.charge(since.min(at.time), own);
-                call.charge(at.time, Cause::LossRecovery);
+                call.charge_loss(at.time, transport.outages[sender]);
             } else if let Some(since) = given_up_since(&self.h2.sides, client, call) {
                 call.charge_open(since.min(at.time), client, None, transport);
                 call.charge(at.time, Cause::Unexplained);
@@ -195,6 +195,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         call.finished = true;
         let ending = correct_ending(call, client, ending, at, act.transport);
+        if !act.is_client && ending.status == status::OK {
+            call.receipt = act.transport.delivered_from[act.side] + 1;
+        }
         let grpc = &mut h2.application;
         grpc.turns.update(call, client, false, at, act.transport.near_rtt[client]);
         if call.counted {
@@ -235,7 +238,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let (act, grpc) = (Act::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
         let unavailable = end == End::ServerCloses && whole;
-        let without_end = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+        let closed = Ending::CONNECTION_CLOSED.after(act.at.time - call.first.time, call.timeout_ns, -1);
+        let without_end = if unavailable { closed } else { Ending::NOT_SEEN };
         let ending = grpc.tails.of_body(call).unwrap_or(without_end);
         grpc.open_rpcs = grpc.open_rpcs.saturating_sub(u32::from(call.counted));
         grpc.budget.add_all(&call.budget);
@@ -262,7 +266,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let in_vain = transport.in_vain();
         let alive = in_vain.map_or(now, |sent| sent.heard.1.min(now));
         let lost = lost_since(call, client, transport).filter(|_| in_vain.is_none());
-        let lost_at = lost.map_or(alive, |since| since.min(alive));
+        let lost_at = lost.map_or(alive, |(since, _)| since.min(alive));
         let given_up = given_up_since(&h2.sides, client, call);
         let until = given_up.map_or(lost_at, |since| since.min(lost_at));
         let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
@@ -279,8 +283,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if until < lost_at {
             call.charge(lost_at, Cause::Unexplained);
         }
-        if lost.is_some() {
-            call.charge(alive, Cause::LossRecovery);
+        if let Some((_, sender)) = lost {
+            call.charge_loss(alive, transport.outages[sender]);
         }
         if let Some(sent) = in_vain {
             call.charge_in_vain(now, sent);
@@ -344,11 +348,13 @@ fn lack(sides: &[Side<Grpc>; 2], call: &Call) -> [bool; 2] {
     [0, 1].map(|side| sides[side].gap_touches(call.directions[side].gaps, call.first.packet))
 }
 
-/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's.
-fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<i64> {
+/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's. Beside it
+/// their sender.
+fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64, usize)> {
     let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
     let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
-    transport.lost_since[1 - client].into_iter().chain(request).map(|(_, since)| since).min()
+    let response = transport.lost_since[1 - client].map(|(_, since)| (since, 1 - client));
+    response.into_iter().chain(request.map(|(_, since)| (since, client))).min()
 }
 
 /// Since when the server may have worked on nothing: it sent a GOAWAY with an error, behind which it is to close the

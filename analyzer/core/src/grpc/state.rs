@@ -10,7 +10,7 @@ use crate::limits;
 use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
 
-use super::call::Gap;
+use super::call::{Call, Gap};
 use super::probe::Before;
 use super::repeats::Repeats;
 use super::tail::Tails;
@@ -68,6 +68,9 @@ pub struct Grpc {
     /// Complete responses that their clients may not have read, in the order of their ends.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::UNREAD_RESPONSES }, _, _>")]
     pub(super) unread: VecDeque<Unread>,
+    /// RPCs that are over, whose clients had not acknowledged the response when another took their place.
+    #[serde(deserialize_with = "state_fields::at_most::<{ limits::UNACKNOWLEDGED_RESPONSES }, _, _>")]
+    pub(super) unacknowledged: VecDeque<Call>,
     /// What was begun before the capture.
     pub(super) late: Before,
 }
@@ -95,6 +98,7 @@ impl Default for Grpc {
             turns: Turns::default(),
             answered_early: false,
             unread: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
             late: Before::default(),
         }
     }

@@ -106,6 +106,13 @@ impl Budget {
         }
     }
 
+    /// Undoes [`add_all`](Self::add_all).
+    pub fn take_back(&mut self, other: &Self) {
+        for (sum, ns) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.wrapping_sub(ns);
+        }
+    }
+
     /// All causes together, nanoseconds.
     #[inline]
     pub fn total(&self) -> u64 {

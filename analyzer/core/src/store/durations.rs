@@ -45,6 +45,14 @@ impl Durations {
         }
     }
 
+    /// Takes out one that was added; `false` if those like it were moved.
+    pub fn take_back(&mut self, ns: u64) -> bool {
+        match u32::try_from(ns) {
+            Ok(ns) => take_last(&mut self.short.kept, ns),
+            Err(_) => take_last(&mut self.long.kept, ns),
+        }
+    }
+
     #[cold]
     fn put_away(&mut self) {
         if let Some(spill) = &self.spill {
@@ -114,6 +122,12 @@ impl Durations {
     pub fn longest(&self) -> u64 {
         if self.long.len() > 0 { self.long.longest() } else { self.short.longest() }
     }
+}
+
+/// Takes the last one like it out of some values; `false` without any.
+fn take_last<T: Copy + Eq>(values: &mut Vec<T>, value: T) -> bool {
+    let place = values.iter().rposition(|&kept| kept == value);
+    place.map(|place| values.swap_remove(place)).is_some()
 }
 
 /// Values of one width.

@@ -102,6 +102,19 @@ impl MethodStats {
         complete && whole && self.slowest.takes(duration, place)
     }
 
+    /// Takes out an RPC that was taken in as complete; `false` if that is no longer possible.
+    pub fn take_back(&mut self, status: u8, whole: bool, budget: &Budget) -> bool {
+        let possible = !whole || self.durations.take_back(budget.total());
+        if possible {
+            self.rpcs = self.rpcs.saturating_sub(1);
+            self.complete = self.complete.saturating_sub(1);
+            let count = &mut self.statuses[usize::from(status).min(STATUSES)];
+            *count = count.saturating_sub(1);
+            self.budget.take_back(budget);
+        }
+        possible
+    }
+
     #[inline]
     fn begins(&mut self, start: i64, place: [u32; 2]) {
         if start <= self.first_start && (start, place) < (self.first_start, self.first_place) {

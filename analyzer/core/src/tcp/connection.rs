@@ -203,6 +203,12 @@ impl Connection {
         self.reset.is_some() || self.transport.fins.iter().all(Option::is_some)
     }
 
+    /// Whether `side` sent a RST that acknowledges nothing, as a host does that does not know the connection: it does not tell
+    /// what arrived there before.
+    pub fn is_gone(&self, side: usize) -> bool {
+        self.closings.iter().any(|closing| closing.side == side && closing.is_reset && !closing.acknowledges)
+    }
+
     /// The first FIN or RST.
     pub fn closed_at(&self) -> Option<At> {
         self.reset.into_iter().chain(self.transport.fins.into_iter().flatten()).min_by_key(|at| at.time)
