@@ -21,7 +21,8 @@ side reset a little earlier: C-core rounds `grpc-timeout` up to two or three dig
 reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
 their time went. If most of them ended while their server sent nothing for longer than they lasted, nothing was
 retransmitted, other RPCs of these methods took a fifth of that or less, and two open ones were answered at once when it
-resumed, the report says so. Long polls are not answered like that.
+resumed, the report says so. The silence begins with the first of the RPCs that waited; pauses between them, in which
+nobody waits, are shorter than an RPC. Long polls are not answered like that.
 
 If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
 nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
@@ -55,11 +56,12 @@ References
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import COMPLETE, Ints, Tables
+from ..tables import COMPLETE, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _software
@@ -185,7 +187,23 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
-def _find_silence(tables: Tables, rows: Failed, limits: Limits) -> int | None:
+class _Silence(Struct, frozen=True, eq=False):
+    """A silence of a server in which RPCs reached their deadline, and behind which others were answered at once."""
+
+    stall: int
+    """Row of the stalls table."""
+    since_ns: int
+    """Since when the server had sent nothing while RPCs waited."""
+    until_ns: int
+    ended: Mask
+    """The RPCs that reached their deadline meanwhile."""
+
+    @property
+    def length_ns(self) -> int:
+        return self.until_ns - self.since_ns
+
+
+def _find_silence(tables: Tables, rows: Failed, limits: Limits) -> _Silence | None:
     """Find the longest silence of a server in which such RPCs ended, if most of them did, and are quick otherwise."""
     stalls, rpcs = tables.stalls, tables.rpcs
     at_once = (stalls.answers_ns >= 0) & (stalls.answers_ns <= limits.at_once * stalls.duration_ns)
@@ -194,36 +212,41 @@ def _find_silence(tables: Tables, rows: Failed, limits: Limits) -> int | None:
     others = np.setdiff1d(np.flatnonzero(np.isin(rpcs.method, rpcs.method[rows.rpc])), rows.rpc)
     if not len(long) or not len(others):
         return None
-    ends = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    within = [
-        (rpcs.connection[rows.rpc] == stalls.connection[stall])
-        & (ends > stalls.start_time_ns[stall])
-        & (ends <= stalls.start_time_ns[stall] + stalls.duration_ns[stall])
-        & (rows.duration_ns <= stalls.duration_ns[stall])
-        for stall in long.tolist()
-    ]
-    ended = int(np.any(within, axis=0).sum())
-    first = int(
-        long[np.argmax([stalls.duration_ns[stall] * mine.any() for stall, mine in zip(long, within, strict=True)])]
-    )
-    quick = float(np.median(rpcs.duration_ns[others])) <= limits.quick * stalls.duration_ns[first]
+    silences = [_measure_silence(tables, rows, stall) for stall in long.tolist()]
+    ended = int(np.any([silence.ended for silence in silences], axis=0).sum())
+    first = max(silences, key=lambda silence: silence.length_ns * bool(silence.ended.any()))
+    quick = float(np.median(rpcs.duration_ns[others])) <= limits.quick * first.length_ns
     return first if quick and ended >= max(limits.few, limits.in_silences * len(rows)) else None
 
 
-def _describe_silence(tables: Tables, stall: int) -> str:
-    stalls = tables.stalls
-    server = host(tables, int(stalls.connection[stall]), 1)
-    silent = milliseconds(int(stalls.duration_ns[stall]))
-    return f"{server[0].upper()}{server[1:]} sent nothing for {silent} meanwhile"
+def _measure_silence(tables: Tables, rows: Failed, stall: int) -> _Silence:
+    """Measure a silence from the first of the RPCs on that waited: one after the other, with shorter pauses between.
+
+    Callers in step all reach their deadline, and begin again later: nobody waits in between.
+    """
+    stalls, starts = tables.stalls, tables.rpcs.start_time_ns[rows.rpc]
+    ends, stopped = starts + rows.duration_ns, int(stalls.stopped_time_ns[stall])
+    since = int(stalls.start_time_ns[stall])
+    until = since + int(stalls.duration_ns[stall])
+    ended = (tables.rpcs.connection[rows.rpc] == stalls.connection[stall]) & (ends > stopped) & (ends <= until)
+    ended &= rows.duration_ns <= until - stopped
+    for place in np.flatnonzero(ended)[np.argsort(-ends[ended], kind="stable")].tolist():
+        if since - ends[place] <= rows.duration_ns[place]:
+            since = min(since, max(stopped, int(starts[place])))
+    return _Silence(stall, since, until, ended & (ends > since))
 
 
-def _show_silence(tables: Tables, stall: int) -> Iterator[Evidence]:
-    stalls = tables.stalls
+def _describe_silence(tables: Tables, silence: _Silence) -> str:
+    server = host(tables, int(tables.stalls.connection[silence.stall]), 1)
+    return f"{server[0].upper()}{server[1:]} sent nothing for {milliseconds(silence.length_ns)} meanwhile"
+
+
+def _show_silence(tables: Tables, silence: _Silence) -> Iterator[Evidence]:
+    stalls, stall = tables.stalls, silence.stall
     server = host(tables, int(stalls.connection[stall]), 1)
     packet, time = int(stalls.stopped_at_packet[stall]), int(stalls.stopped_time_ns[stall])
     yield Evidence(packet, time, f"the last bytes of {server} before its silence")
-    end = int(stalls.start_time_ns[stall]) + int(stalls.duration_ns[stall])
-    yield Evidence(int(stalls.resumed_at_packet[stall]), end, f"the next bytes of {server}")
+    yield Evidence(int(stalls.resumed_at_packet[stall]), silence.until_ns, f"the next bytes of {server}")
 
 
 def _describe_deadlines(deadlines_ns: Ints) -> str:

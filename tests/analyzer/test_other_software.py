@@ -332,6 +332,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["refused the response", "See the sender's log"],
         "not": ["cancelled"],
     },
+    "grpc-js-slow-in-step": {"verdict": ["deadline-exceeded"], "never": ["look for what stopped its process"]},
+    "grpc-js-stopped-in-step": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["Server 10.77.0.2 sent nothing for 1,700 ms meanwhile: look for what stopped its process"],
+        "statuses": {"OK": 54, "DEADLINE_EXCEEDED": 9},
+    },
     "grpc-js-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,205 ms"]},
     "grpcio-stopped-three": {"verdict": ["synchronised-stall"], "says": ["sent nothing once for 1,195 ms"]},
     "grpcio-three-slow": {"not": ["synchronised-stall"], "never": ["sent nothing once"]},
