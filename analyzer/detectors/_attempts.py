@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..model.finding import Remedy
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS
 from ..tables import Ints, Mask, Tables
@@ -76,6 +77,14 @@ handshake; closed by the server after it, with an encrypted alert and no more. T
 may send an alert for what the server answered."""
 
 
+UNANSWERED_THERE = Remedy(
+    "linux",
+    "ss -ltn; nstat -az TcpExtListenOverflows TcpExtListenDrops; nft list ruleset",
+    "on the server, which the SYNs reached: a full queue of connections or a firewall drops them there",
+)
+"""A check where SYNs got no answer that had passed a capture point at the server."""
+
+
 class Failures(Struct, frozen=True, eq=False):
     """Connections that failed before they could carry RPCs; columns of equal length, in the order of first packets."""
 
@@ -129,6 +138,13 @@ def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
     prompt = (c.closed_by == 1) & (c.closed_time_ns - tables.setups.client_time_ns <= unanswered_ns)
     client, server = (records == 1) & (sizes == _core.TLS_ALERT_LENGTH)
     return np.asarray(over_tls & prompt & server & ~client)
+
+
+def reached_server(tables: Tables, connection: int) -> bool:
+    """Check whether SYNs had passed a capture point at the server, as all connections to its address show."""
+    c = tables.connections
+    known = (c.server_ip == c.server_ip[connection]) & (c.near_server_rtt_ns >= 0) & (c.near_client_rtt_ns >= 0)
+    return bool(known.any() and _shared.mark_taken_at(tables, 1)[known].all())
 
 
 def find_grpc_ports(tables: Tables) -> Ints:

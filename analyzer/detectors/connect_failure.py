@@ -28,7 +28,8 @@ When it cannot tell
 Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted, and some
 clients close without one: their log says why they did not finish the handshake. A SYN without an answer may have been
 lost before or behind the server: capture there as well. A server that sends nothing after the ClientHello may be
-blocked, or have sent its certificate in full-size packets that the path drops (`mtu-black-hole`).
+blocked, or have sent its certificate in full-size packets that the path drops (`mtu-black-hole`). Where other
+connections to the same address show that the capture was taken at the server, within 200 µs, the SYNs got there.
 
 What would refute it
 --------------------
@@ -190,6 +191,8 @@ def _advise(tables: Tables, group: _Group) -> str:
         return "it served RPCs before, so look at what stopped; a proxy without a backend does that, too"
     if _is_closed_unasked(tables, group):
         return "it closes what it accepts, as a proxy without a backend does: look in its log"
+    if _is_unanswered_there(tables, group):
+        return "the SYNs reached the capture point at that host, so look at its firewall and its queue of connections"
     certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == _attempts.TLS_HELLO
     return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
 
@@ -208,7 +211,14 @@ def _is_closed_unasked(tables: Tables, group: _Group) -> bool:
     return group.kind == "closed" and bool((closed < begun).all())
 
 
+def _is_unanswered_there(tables: Tables, group: _Group) -> bool:
+    """Check whether SYNs that got no answer had passed a capture point at the server."""
+    return group.kind == "unanswered" and _attempts.reached_server(tables, int(group.rows[0]))
+
+
 def _find_remedy(tables: Tables, group: _Group) -> Remedy:
+    if _is_unanswered_there(tables, group):
+        return _attempts.UNANSWERED_THERE
     stopped = _is_closed_now(tables, group) or _is_closed_unasked(tables, group)
     return _STOPPED if stopped else REMEDIES[group.kind]
 

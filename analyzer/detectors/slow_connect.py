@@ -19,6 +19,10 @@ that was opened early delays nothing. Neither does one whose client had another 
 SETTINGS count only if the client sent its first RPC after them. It is a warning when the set-up is a large share of
 set-up and RPC time.
 
+SYNs that passed a capture point at the server, within 200 µs as connections to its address show, were dropped there:
+its queue of connections was full, or a firewall of the host dropped them. SYNs that it answered were not: the SYN-ACKs
+were lost.
+
 When it cannot tell
 -------------------
 For connections that began before the capture, for DNS over TLS or HTTPS, and for lookups that a cache or a process on
@@ -208,10 +212,12 @@ def _waited(tables: Tables, row: int, rpc: int, limits: Limits) -> bool:
 def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
     c, s = tables.connections, tables.setups
     syns, syn_ns = int(s.syns[row]), int(_measure_syn(tables)[row])
+    answered = bool(s.syn_ack_time_ns[row] < c.opened_time_ns[row])
+    until = "though the server answered" if answered else "until the server answered"
     yield _Step(
-        "syn",
+        "syn_ack" if answered else "syn_there" if _attempts.reached_server(tables, row) else "syn",
         syn_ns,
-        f"the SYN was sent {syns:,} times, for {milliseconds(syn_ns)}, until the server answered",
+        f"the SYN was sent {syns:,} times, for {milliseconds(syn_ns)}, {until}",
         show_packet(c, "first_packet", row, f"first SYN of connection {row}"),
         show_packet(s, "syn_ack_packet", row, "SYN-ACK"),
     )
@@ -366,6 +372,8 @@ def _show(tables: Tables, chosen: Iterable[_Slow]) -> Iterator[Evidence]:
 CAUSES = {
     "dns": "DNS lookups (name resolution) took that long",
     "syn": "its SYNs were not answered at first",
+    "syn_there": "the server did not answer its SYNs at first",
+    "syn_ack": "the server's SYN-ACKs were not acknowledged at first",
     "tls": "the server sent its ServerHello late",
     "settings": "the server sent its SETTINGS late",
     "refused": "earlier attempts were refused (RST)",
@@ -384,7 +392,9 @@ CAUSES = {
 
 ADVICE = {
     "dns": "Look at the DNS server and the resolver's search list",
-    "syn": "Look for loss or a firewall on the path at that time",
+    "syn": "Look for loss or a firewall on the path, or a full queue of connections at the server, at that time",
+    "syn_there": "They reached the capture point at that host: look at its queue of connections, and its firewall",
+    "syn_ack": "Look for loss or a firewall on the way to the client at that time",
     "tls": "Look at what the server does before its ServerHello",
     "settings": "Look at what the server or proxy does between accept and SETTINGS",
     "refused": "Let clients start when the server listens, or shorten the back-off",
@@ -417,6 +427,8 @@ REMEDIES = dict.fromkeys(_attempts.KINDS, _BACKOFF) | {
     "syn": Remedy(
         "linux", "ss -ltn and nstat -az TcpExtListenOverflows", "on the server: a full accept queue drops SYNs"
     ),
+    "syn_there": _attempts.UNANSWERED_THERE,
+    "syn_ack": _EARLY,
     "tls": _EARLY,
     "settings": _EARLY,
     "unanswered": Remedy(

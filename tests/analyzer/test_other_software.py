@@ -509,6 +509,19 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["after exactly 12 requests each and at an age of about"],
         "never": ["INTERNAL_ERROR", "13 requests"],
     },
+    "grpc-go-syns-dropped": {
+        "verdict": ["connect-failure"],
+        "says": ["the SYNs reached the capture point at that host, so look at its firewall and its queue"],
+        "never": ["check firewalls, routes"],
+    },
+    "grpc-js-accept-queue-full": {
+        "verdict": ["slow-connect"],
+        "says": [
+            "They reached the capture point at that host: look at its queue of connections",
+            "TcpExtListenOverflows",
+        ],
+        "never": ["on the path"],
+    },
     "grpc-go-server-input-dropped": {
         "verdict": ["loss-recovery"],
         "says": ["packets to it reached the capture point there, so look at its firewall"],
@@ -558,6 +571,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["none failed"],
         "never": ["look at its firewall"],
         "statuses": {"OK": 9},
+    },
+    "grpc-js-syn-acks-lost": {
+        "verdict": ["slow-connect"],
+        "says": ["the server's SYN-ACKs were not acknowledged at first"],
+        "never": ["did not answer", "not answered", "queue of connections"],
     },
     "grpcio-uplink-keepalive": {
         "verdict": ["loss-recovery"],
