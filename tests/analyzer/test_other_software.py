@@ -577,6 +577,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["the server's SYN-ACKs were not acknowledged at first"],
         "never": ["did not answer", "not answered", "queue of connections"],
     },
+    "grpcio-goaway-cancelled": {"statuses": {"CANCELLED": 1}},
+    "grpcio-goaway-unprocessed": {"not": ["cancelled"], "statuses": {"UNAVAILABLE": 2}},
     "grpcio-uplink-keepalive": {
         "verdict": ["loss-recovery"],
         "says": ["Server 10.77.0.2 acknowledged nothing that client 10.77.0.1 sent", "drops that direction alone"],

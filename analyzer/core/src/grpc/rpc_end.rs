@@ -135,7 +135,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         } else {
             let fields_unknown = call.headers_unknown || call.begun_before;
             let unknown = call.timeout_ns < 0 && fields_unknown || lacks[1 - client];
-            Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, unknown)
+            let ending = Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, unknown);
+            let refused = is_refused_by_goaway(&self.h2.sides[1 - client], id, at, transport.near_rtt[client]);
+            if refused && ending.source == Source::ClientReset { Ending::CONNECTION_CLOSED } else { ending }
         };
         self.finish_stream(slot, ending);
         self.remove_stream(slot);
@@ -362,6 +364,16 @@ fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64,
 fn given_up_since(sides: &[Side<Grpc>; 2], client: usize, call: &Call) -> Option<i64> {
     let goaway = sides[1 - client].goaway.filter(|goaway| goaway.code != NO_ERROR)?;
     (call.last_time <= goaway.time || usize::from(call.last_side) == client).then_some(goaway.time)
+}
+
+/// Whether a client resets a stream because the GOAWAY that just reached it says that the server did not act on it (RFC 9113
+/// section 6.8). C-core does that, and its calls end with UNAVAILABLE.
+fn is_refused_by_goaway(server: &Side<Grpc>, id: u32, at: At, near: i64) -> bool {
+    let near = near.max(0);
+    server.goaway.is_some_and(|goaway| {
+        let since = at.time - goaway.time;
+        id > goaway.last_stream && since >= near / 8 * 7 && since <= near.saturating_add(status::LATE)
+    })
 }
 
 /// What the client makes of an end that comes too late: behind a RST in the server's name, which closed the client's socket

@@ -259,3 +259,27 @@ fn a_refused_response_gets_a_row_where_only_some_have() {
     let row = (cx.rpcs.stream[rows], cx.rpcs.status[rows], cx.rpcs.duration_ns[rows], cx.failures.rpc[0]);
     assert_eq!(row, (stream, status::CANCELLED, 2 * MS - i64::from(calls - 1), u32::try_from(rows).unwrap()));
 }
+
+/// C-core resets what a GOAWAY says that the server did not act on, as soon as that arrives: 20 ms to the client and back.
+#[test]
+fn a_reset_that_a_goaway_brings_about_says_unavailable() {
+    let (soonest, latest) = (20 * MS / 8 * 7, 20 * MS + status::LATE);
+    for (last, since, expected) in [
+        (0_u32, soonest, "UNAVAILABLE"),
+        (0, soonest - 1, "CANCELLED"),
+        (0, latest, "UNAVAILABLE"),
+        (0, latest + 1, "CANCELLED"),
+        (1, soonest, "CANCELLED"),
+    ] {
+        let mut conversation = Conversation::new(20 * MS);
+        conversation.client_at(50 * MS, &timed_request(1));
+        conversation.server_at(60 * MS, &frame(7, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()));
+        conversation.reset(10 * MS + since, CANCEL);
+        assert_eq!(conversation.outcome(), (Some(expected), 10 * MS + since));
+    }
+    let mut late = Conversation::new(20 * MS);
+    late.client_at(50 * MS, &timed_request(1));
+    late.server_at(50 * MS + EARLIEST - 20 * MS, &frame(7, 0, 0, &[0; 8]));
+    late.reset(EARLIEST, CANCEL);
+    assert_eq!(late.outcome().0, Some("DEADLINE_EXCEEDED"));
+}
