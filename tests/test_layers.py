@@ -68,7 +68,7 @@ ARROWS = {
     "fleet.dataset interruption",
     "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.sidecar analyzer.measured "
     "analyzer.selection reports.compare analyzer.two_captures reports.shared reports.tables fixtures "
-    "interruption analyzer.model",
+    "interruption streams analyzer.model",
     "cli.formats": "",
     "cli.watching": "",
     "cli": "",

@@ -85,12 +85,15 @@ class Local:
             while not self._stopped.is_set():
                 task = todo.get_nowait()
                 for loss in range(1, LOSSES + 1):
-                    worker = worker or self._start(work)
                     try:
+                        worker = worker or self._start(work)
                         outcomes.put(worker.do(task))
                         break
-                    except (EOFError, OSError):  # the process has ended
-                        self._end(worker)
+                    except (EOFError, OSError) as error:  # the process has ended
+                        if worker:
+                            self._end(worker)
+                        elif not isinstance(error, BrokenPipeError):  # there was none: no descriptors, no memory
+                            raise
                         worker = None
                         if self._stopped.is_set():
                             return

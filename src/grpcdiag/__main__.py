@@ -52,21 +52,17 @@ def _import_msgspec() -> None:
 
 
 def run() -> int:
-    """Run the command line and give its exit code. The reader of `grpcdiag ... | head` may go: that is no error."""
+    """Run the command line and give its exit code."""
     try:
         try:
             _answer()
         finally:
             sys.stdout.flush()  # what cannot be written shows here at the latest
-    except BrokenPipeError:
-        return 0
-    except streams.StandardOutputError as error:
-        return _cannot_write(f"cannot write standard output: {error.strerror}")
     except OSError as error:
-        return _cannot_write(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        return _report(error)
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # for which typer has an exit code of its own
-            return 0
+        if end.code == 1 and isinstance(end.__context__, BrokenPipeError):  # as typer ends for any of them
+            return _report(end.__context__)
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)
@@ -104,8 +100,14 @@ def _answer() -> None:
     of_arguments(sys.argv[1:])()
 
 
-def _cannot_write(text: str) -> int:
-    streams.complain(text)
+def _report(error: OSError) -> int:
+    """Report an error of the system, unless only the reader of the output has ended; give the exit code."""
+    if streams.is_reader_gone(error):
+        return 0
+    if isinstance(error, streams.StandardOutputError):
+        streams.complain(f"cannot write standard output: {error.strerror}")
+    else:
+        streams.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
     return streams.CANNOT_WRITE
 
 

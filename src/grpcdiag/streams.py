@@ -12,14 +12,18 @@ class StandardOutputError(OSError):
     """Standard output cannot be written."""
 
 
+class OutputReaderGone(BrokenPipeError):
+    """The reader of standard output has ended, as in `grpcdiag ... | head`: that is no error."""
+
+
 class _StandardOutput(io.FileIO):
     """Standard output, whose errors can be told from those of other files."""
 
     def write(self, data: bytes, /) -> int | None:  # type: ignore[override]
         try:
             return super().write(data)
-        except BrokenPipeError:
-            raise
+        except BrokenPipeError as error:
+            raise OutputReaderGone(error.errno, error.strerror) from None
         except OSError as error:
             raise StandardOutputError(error.errno, error.strerror) from None
 
@@ -51,6 +55,11 @@ def prepare() -> None:
         line_buffering=old.line_buffering if isinstance(old, io.TextIOWrapper) else False,
         write_through=old.write_through if isinstance(old, io.TextIOWrapper) else False,
     )
+
+
+def is_reader_gone(error: BaseException | None) -> bool:
+    """Check whether an error says that the reader of standard output has ended; Windows has no `_StandardOutput`."""
+    return isinstance(error, BrokenPipeError if sys.platform == "win32" else OutputReaderGone)
 
 
 def _is_open(number: int) -> bool:

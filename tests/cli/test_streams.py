@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import recorded
+from support import PATIENCE_S, recorded
+
+import grpcdiag.__main__ as program
 
 FILE = recorded("impl-go.pcap")
 COMMANDS = {
@@ -86,3 +89,30 @@ def test_devices_pipes_and_links_stay_what_they_are(command: str, tmp_path: Path
     if command != "attach":  # which makes a folder of a name without .zip
         assert run([command, FILE, "-o", os.devnull], "")[0] == 0
         assert Path(os.devnull).is_char_device()
+
+
+def test_a_reader_of_another_file_that_has_gone_is_an_error(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = ["frames", recorded("ydb-unary-single-inflight1.pcap"), "--format", "jsonl", "-o", str(pipe)]
+    command = subprocess.Popen([sys.executable, "-m", "grpcdiag", *words], stderr=subprocess.PIPE, text=True)
+    with pipe.open():
+        pass
+    _, said = command.communicate(timeout=PATIENCE_S)
+    assert (command.returncode, said) == (2, f"grpcdiag: cannot write {pipe}: Broken pipe\n")
+
+
+@pytest.mark.parametrize("through_typer", [False, True])
+def test_a_broken_pipe_that_is_not_standard_output_is_an_error(
+    through_typer: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer() -> None:
+        try:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        except BrokenPipeError:
+            if through_typer:
+                sys.exit(1)
+            raise
+
+    monkeypatch.setattr(program, "_answer", answer)
+    assert (program.run(), capsys.readouterr().err) == (2, "grpcdiag: Broken pipe\n")

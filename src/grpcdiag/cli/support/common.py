@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar
 
 from ...interruption import Unfinished, scratch
+from ...streams import is_reader_gone
 from .config import apply_config
 from .keylog import read_secrets
 from .messages import UNREADABLE as UNREADABLE
@@ -113,9 +114,9 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
     """Turn an error of writing into a message and an exit code."""
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if is_reader_gone(error):
+            raise
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
