@@ -336,6 +336,7 @@ def sweep(dataset: str, contents: Contents, mine: Iterable[str] | None) -> int:
 
     What was open at the end of a part is removed with all series, once the next part has it. Raises StoreError.
     """
+    store.remove_parts(dataset)
     wanted, stems = None if mine is None else set(mine), contents.stems
     stale = []
     for url in (url for table in TABLES for url in list_files(dataset, table)):

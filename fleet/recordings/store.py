@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +19,9 @@ from ...analyzer.sidecar.names import descriptions, is_sidecar_file, samples
 from ...interruption import Unfinished
 from .credentials import HIDDEN, without_credentials
 from .series import File, Found, is_capture
+
+if sys.platform != "win32":
+    from fcntl import LOCK_EX, LOCK_NB, flock
 
 _Given = TypeVar("_Given")
 
@@ -325,12 +330,46 @@ def put(path: Path, url: str) -> None:
         final = Path(target)
         final.parent.mkdir(parents=True, exist_ok=True)
         part = final.with_name(f".{final.name[-150:]}.{os.getpid()}")
-        with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
-            part.touch(path.stat().st_mode & 0o777)  # the copy keeps it
+        mode = path.stat().st_mode & 0o777  # which the copy keeps
+        with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)), _made(part, mode):
             system.copy(str(path), str(part))
             part.replace(final)
 
     tried(replace, url)
+
+
+@contextmanager
+def _made(part: Path, mode: int) -> Iterator[None]:
+    """Make a file and lock it, so that `remove_parts` of other processes and hosts lets it be. Raises OSError."""
+    if sys.platform == "win32":  # which renames no open files
+        part.touch(mode)
+        yield
+        return
+    while True:
+        with open(part, "ab", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+            with suppress(OSError):  # a file system without locks, where nobody removes it
+                flock(file, LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:  # nobody has removed it before it was locked
+                yield
+                return
+
+
+_PART = re.compile(r"\..+\.\d+")
+
+
+def remove_parts(url: str) -> None:
+    """Remove the parts of files that killed processes left below a local folder: their locks are gone.
+
+    Raises StoreError.
+    """
+    system, path = opened(url)
+    if sys.platform == "win32" or local_path(system.unstrip_protocol(path)) is None:
+        return
+    for folder, _, files in os.walk(path):
+        for part in (Path(folder, name) for name in files if _PART.fullmatch(name)):
+            with suppress(OSError), part.open("rb+") as file:  # another process writes it, or it is another user's
+                flock(file, LOCK_EX | LOCK_NB)
+                part.unlink()
 
 
 def put_all(paths: Mapping[str, Path]) -> None:

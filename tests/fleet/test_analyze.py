@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pytest
 
 pytest.importorskip("fsspec")
 from fleets import captures, children, command, contents, download, fleet, many, markers, s3, upload
+from fsspec.implementations.local import LocalFileSystem
 from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.fleet.dataset import catalog, sums
+from grpcdiag.fleet.engines import local
+from grpcdiag.fleet.engines.task import Outcome, Task, analyse
+from grpcdiag.fleet.recordings import store
+from grpcdiag.fleet.recordings.series import Recording
 
 
 def ran(dataset: Path) -> dict[str, float]:
@@ -143,8 +151,6 @@ def test_an_object_store_gives_the_same(
 
 
 def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpcdiag.fleet.recordings import store
-
     calls: list[str] = []
 
     def unsteady() -> str:
@@ -179,10 +185,6 @@ def test_a_folder_that_a_store_does_not_list_is_not_empty(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pattern: str
 ) -> None:
     """fsspec's walk passes over folders whose listing failed."""
-    from fsspec.implementations.local import LocalFileSystem
-
-    from grpcdiag.fleet.recordings import store
-
     many(tmp_path / "captures", 1)
     listing, failed = LocalFileSystem.ls, []
 
@@ -240,6 +242,59 @@ def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, n
     assert {name: when for name, when in ran(dataset).items() if name in done} == done  # none was done twice
     assert contents(dataset) == contents(six[1])
     assert not list(dataset.rglob(".*"))
+
+
+@pytest.mark.parametrize("ends", [2, 3])
+def test_a_worker_that_ends_while_it_starts_is_lost(ends: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its pipe is broken before it has a task."""
+    starts = iter([BrokenPipeError(errno.EPIPE, "Broken pipe")] * ends)
+
+    class Worker:
+        connection = process = Mock()
+
+        def __init__(self, *_: object) -> None:
+            for error in starts:
+                raise error
+
+        def do(self, task: Task) -> Outcome:
+            return Outcome(recording=task.recording.id, host="", size=0, done=True)
+
+    monkeypatch.setattr(local, "_Worker", Worker)
+    task = Task(Recording("web-1", "web-1", None, ()), "1", str(tmp_path))
+    with local.Local(1) as engine:
+        (outcome,) = engine.run(analyse, [task])
+    reason = None if ends == 2 else "3 workers ended while they had it: out of memory?"
+    assert (outcome.done, outcome.reason) == (ends == 2, reason)
+
+
+def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(local, "_Worker", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+    task = Task(Recording("web-1", "web-1", None, ()), "1", str(tmp_path))
+    with local.Local(1) as engine, pytest.raises(OSError, match="Too many open files"):
+        list(engine.run(analyse, [task]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no flock")
+def test_unfinished_files_of_killed_runs_are_removed(
+    six: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every folder of the dataset; the one that another process writes, and files of others, stay."""
+    dataset = tmp_path / "dataset"
+    shutil.copytree(six[1], dataset)
+    for name in ("_series/.host-1.json.999999", "rpcs/.part.parquet.12", "_series/.note"):
+        (dataset / name).write_bytes(b"left")
+    fleet("summarise", str(dataset))
+    assert [path.name for path in dataset.rglob(".*")] == [".note"]
+
+    def copy(_: object, source: str, part: str) -> None:
+        store.remove_parts(str(dataset))  # as another run does meanwhile
+        assert Path(part).exists()
+        shutil.copyfile(source, part)
+
+    monkeypatch.setattr(LocalFileSystem, "copy", copy)
+    store.put(dataset / "_series" / ".note", f"{dataset}/_series/other.json")
+    assert (dataset / "_series" / "other.json").read_bytes() == b"left"
+    assert [path.name for path in dataset.rglob(".*")] == [".note"]
 
 
 def test_the_database_for_sums_stays_open_until_an_error() -> None:
