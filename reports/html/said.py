@@ -227,9 +227,9 @@ def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
 
 
 def slowest(page: PageData) -> list[dict[str, Any]]:
-    """List the slowest complete RPCs."""
+    """List the slowest RPCs; the time of those without a start or an end in the capture is `at least` that long."""
     rpcs, statuses = page.rpcs, dict(enumerate(_core.STATUSES))
-    rows = [row for row in (-rpcs.duration_ns).argsort(kind="stable").tolist() if rpcs.complete[row]][:SLOWEST]
+    rows = (-rpcs.duration_ns).argsort(kind="stable")[:SLOWEST].tolist()
     return [
         {
             "row": row,
@@ -237,8 +237,8 @@ def slowest(page: PageData) -> list[dict[str, Any]]:
             "connection": int(rpcs.connection[row]),
             "stream": int(rpcs.stream[row]),
             "start": relative(int(rpcs.start_ns[row])),
-            "duration": int(rpcs.duration_ns[row]),
-            "status": statuses.get(int(rpcs.status[row]), "unknown"),
+            "duration": f"{'' if rpcs.complete[row] else 'at least '}{duration(int(rpcs.duration_ns[row]))}",
+            "status": statuses.get(int(rpcs.status[row]), "status unknown"),
             "first": int(rpcs.first_packet[row]),
             "last": int(rpcs.last_packet[row]),
             "causes": _list_causes(rpcs.shares[row].tolist()),

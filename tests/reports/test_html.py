@@ -336,6 +336,13 @@ def test_a_part_of_a_large_capture_says_what_is_drawn() -> None:
     assert re.search(r"\d+ of 964 packets \(around the evidence", text)
 
 
+def test_a_slow_rpc_without_an_end_is_listed() -> None:
+    _, drawn = made(recorded("wild/idle-drop.pcap.zst"))
+    slowest, second = said.slowest(drawn)[:2]
+    assert (slowest["duration"], slowest["status"]) == ("at least 7.54 s", "status unknown")
+    assert (second["duration"], second["status"]) == ("32.8 ms", "OK")
+
+
 def test_steps_of_threads_fill_the_intervals_in_which_their_side_had_to_act() -> None:
     path = recorded("processes/slow-pool.pcap.zst")
     sidecar, _ = find_sidecar([path])
