@@ -123,7 +123,7 @@ def name(analysis: Analysis) -> str:
 def capture(analysis: Analysis, *, place: bool = True) -> str:
     """Describe the capture: its size, its quality, and with `place` where it was taken."""
     facts = analysis.capture
-    found = ", ".join(f"{n:,} {what}" for n, _, what in list_flaws(analysis)) or "nothing missing"
+    found = ", ".join(list_flaws(analysis)) or "nothing missing"
     where = f" Capture point: {list_vantages(analysis)}." if place else ""
     return (
         f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {format_span(analysis)}{format_begin(analysis)} "

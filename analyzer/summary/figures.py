@@ -94,10 +94,14 @@ def still_encrypted(tables: Tables) -> Ints:
     return np.where(connections.tls_decrypted == 0, connections.encrypted_bytes, 0).astype(np.int64)
 
 
+def _list_damage(tables: Tables) -> Iterator[str]:
+    for damage in tables.capture["damage"]:
+        yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
+
+
 def _list_warnings(tables: Tables) -> Iterator[str]:
     capture, connections = tables.capture, tables.connections
-    for damage in capture["damage"]:
-        yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
+    yield from _list_damage(tables)
     yield from (f"{why}; this file is left out" for why in capture["left_out"])
     yield from _list_clock_steps(tables)
     if capture["damage_not_listed"]:
@@ -405,7 +409,11 @@ def _describe_refused_headers(tables: Tables) -> str:
 
 
 def why_no_grpc(tables: Tables) -> str:
-    """Say what a capture without RPCs contains, and what to do next."""
+    """Say what a capture without RPCs contains, and what to do next; a damaged file may have had more."""
+    return "; ".join((_say_what_is_there(tables), *_list_damage(tables)))
+
+
+def _say_what_is_there(tables: Tables) -> str:
     capture, protocol = tables.capture, tables.connections.protocol
     if not capture["packets"]:
         return "the capture has no packets: the filter may be too narrow, or the interface wrong"

@@ -133,10 +133,11 @@ def _list_programs(run: Run) -> str:
 
 def _list_flaws(run: Run) -> Iterator[str]:
     totals = run.analysis.totals
-    flaws = [(number, what) for number, _, what in list_flaws(run.analysis)]
-    flaws += [(totals.rpcs_begun_before, "RPCs started before the capture")]
-    flaws += [(totals.rpcs_without_known_end, "RPCs without a known end")]
-    found = [f"{number:,} {what}" for number, what in flaws if number]
+    found = list_flaws(run.analysis)
+    if totals.rpcs_begun_before:
+        found.append(f"{count(totals.rpcs_begun_before, 'RPC')} started before the capture")
+    if totals.rpcs_without_known_end:
+        found.append(f"{count(totals.rpcs_without_known_end, 'RPC')} without a known end")
     if found:
         yield f"{run.label}: {', '.join(found)}; counts of packets and messages may be too low"
     if any(method.method is None for method in run.analysis.methods):

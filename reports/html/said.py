@@ -7,10 +7,10 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
-from ...analyzer.model.text import count, duration, list_first, number, safe, utc
+from ...analyzer.model.text import duration, list_first, number, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
-from ..shared.quality import find_main, judge_verdict, list_flaws, rank_cost
+from ..shared.quality import find_main, judge_verdict, rank_cost
 from ..shared.sentences import describe_cost, name_status
 
 MOST_TEXT = 4_000
@@ -84,11 +84,6 @@ def verdict_severity(analysis: Analysis) -> str:
     total = sum(analysis.budget.values())
     dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
     return judge_verdict(analysis) or ("open" if dark > MOST_DARK * total else "fine")
-
-
-def flaws(analysis: Analysis) -> list[str]:
-    """List what is missing from the capture."""
-    return [count(*flaw) for flaw in list_flaws(analysis)]
 
 
 def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:

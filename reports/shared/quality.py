@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.finding import SEVERITIES, Finding, Severity
-from ...analyzer.model.text import duration, utc
+from ...analyzer.model.text import count, duration, utc
 
 PLACES = {
     "client": "at the client",
@@ -32,15 +32,18 @@ def rank_cost(finding: Finding) -> tuple[int, int, bool]:
     return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
-def list_flaws(analysis: Analysis) -> list[tuple[int, str, str]]:
-    """List what the capture lacks: how much, with the noun for one and for several."""
+def list_flaws(analysis: Analysis) -> list[str]:
+    """List what the capture lacks, and how much: `3 packets truncated`."""
+    metrics = [finding.metrics for finding in analysis.findings if finding.id == "capture-quality"]
+    damaged = sum(int(one.get("damaged_places", 0)) for one in metrics)
     counts = (
+        (damaged, "damaged place in the file", "damaged places in the file"),
         (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),
         (analysis.quality.truncated_packets, "packet truncated", "packets truncated"),
         (analysis.quality.missing_bytes, "byte missing", "bytes missing"),
         (analysis.quality.undecoded_bytes, "byte not decoded", "bytes not decoded"),
     )
-    return [flaw for flaw in counts if flaw[0]]
+    return [count(*flaw) for flaw in counts if flaw[0]]
 
 
 def list_vantages(analysis: Analysis) -> str:

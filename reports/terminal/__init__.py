@@ -177,7 +177,7 @@ def _show_capture(analysis: Analysis) -> Text:
 
 
 def _show_quality(analysis: Analysis) -> Text:
-    found = [f"{n:,} {what}" for n, _, what in list_flaws(analysis)]
+    found = list_flaws(analysis)
     begin = analysis.capture.first_time_ns
     line = Text("" if begin is None else f"from {utc(begin)} UTC; ", style="dim")
     line.append("quality: ", style="dim")

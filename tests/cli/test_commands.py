@@ -168,6 +168,25 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
         assert says in outcome.err, outcome.err
 
 
+def test_a_damaged_file_is_told_with_and_without_rpcs(tmp_path: Path) -> None:
+    content, cut = Path(recorded("impl-go.pcap")).read_bytes(), tmp_path / "cut.pcap"
+    cut.write_bytes(content[:300])
+    where = f"; {cut}: byte 286 (after packet 3): the file ends inside a record: 2 of 16 bytes are missing"
+    assert run_here("analyze", str(cut)).err.rstrip().endswith(where)
+    cut.write_bytes(content[:30_000])
+    assert b"quality: 1 damaged place in the file;" in run_here("analyze", str(cut)).out
+    assert (
+        b"Quality of the capture: 1 damaged place in the file."
+        in run_here("analyze", str(cut), "--format", "markdown").out
+    )
+
+
+def test_a_folder_is_no_capture(tmp_path: Path) -> None:
+    outcome = run_here("analyze", str(tmp_path))
+    says = f"grpcdiag: {tmp_path}: cannot read: Is a directory: name its captures, or use grpcdiag fleet analyze\n"
+    assert (outcome.code, outcome.err) == (3, says)
+
+
 def test_a_header_block_that_the_server_refused_is_a_request() -> None:
     outcome = run_here("analyze", recorded("wild/nghttp2-metadata-cut.pcap.zst"))
     assert outcome.code == 4

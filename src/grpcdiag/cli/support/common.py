@@ -85,7 +85,9 @@ def decoding() -> Iterator[None]:
     try:
         yield
     except CaptureError as error:
-        fail(str(error), UNREADABLE)
+        why, number, _ = str(error).partition(" (os error ")
+        is_folder = number and Path(why.partition(": ")[0]).is_dir()
+        fail(f"{why}: name its captures, or use grpcdiag fleet analyze" if is_folder else why, UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
     except MemoryLimitError as error:
