@@ -61,7 +61,8 @@ def command(
         int | None, typer.Option("--top", min=1, help="Most findings, methods and connections to show in the text.")
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Show everything in the text: by default only what fits one screen.")
+        bool,
+        typer.Option("--details", help="Show all findings, explained, with remedies. Default: one screen of them."),
     ] = False,
     connection: Annotated[
         list[int] | None,
