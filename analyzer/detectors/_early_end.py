@@ -38,13 +38,13 @@ def describe_end(tables: Tables, end: End) -> str:
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
-    rpcs = count(len(end.lost), "RPC")
+    rpcs = count(len(end.lost), "open RPC") if end.lost else "no open RPC"
     if end.goaway < 0:
-        return f"Connection {end.connection} ended without GOAWAY: {closer}{age} with {rpcs} open."
+        return f"Connection {end.connection} ended without GOAWAY: {closer}{age}, with {rpcs}."
     sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
     return (
-        f"{sender} sent GOAWAY {name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age} with "
-        f"{rpcs} open."
+        f"{sender} sent GOAWAY {name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age}, "
+        f"with {rpcs}."
     )
 
 

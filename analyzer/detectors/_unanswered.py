@@ -7,6 +7,7 @@ import numpy as np
 from .. import _core
 from ..model.budget import CAUSES
 from ..model.finding import Evidence
+from ..model.text import count
 from ..tables import COMPLETE, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -176,6 +177,23 @@ def sum_beyond_deadlines(tables: Tables, connections: tuple[int, ...]) -> int:
     limited = np.flatnonzero((o.timeout_ns > 0) & (o.closed == 0) & np.isin(o.connection, connections))
     since = np.maximum(o.start_time_ns[limited] + o.timeout_ns[limited], in_vain[o.connection[limited]])
     return total_ns(np.maximum(o.end_time_ns[limited] - since, 0))
+
+
+def describe_deadlines(tables: Tables, connections: tuple[int, ...]) -> str:
+    """Say which open RPCs passed their deadlines, and how much of their time is not lost for that; perhaps nothing."""
+    o = tables.open_rpcs
+    limited = (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)
+    late = int((limited & np.isin(o.connection, connections)).sum())
+    if not late:
+        return ""
+    its, end = ("its", "its end is") if late == 1 else ("their", "their ends are")
+    text = (
+        f"{count(late, 'open RPC')} passed {its} deadline meanwhile; {end} not on the wire, because TCP repeats only "
+        "the oldest bytes."
+    )
+    beyond = sum_beyond_deadlines(tables, connections)
+    after = f" The {_shared.milliseconds(beyond)} after {its} deadline count neither as lost nor as RPC time here."
+    return text + (after if beyond else "")
 
 
 def share_lost(tables: Tables, connections: tuple[int, ...], lost_ns: int) -> float:

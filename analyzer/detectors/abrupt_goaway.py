@@ -230,7 +230,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
     if len(lost):
         parts.append(
             f"{count(len(lost), 'call')} that the server had accepted got no answer, because it closed "
-            "within a round trip after its GOAWAY. They may have been processed."
+            f"within a round trip after its GOAWAY. {'It' if len(lost) == 1 else 'They'} may have been processed."
         )
     return parts
 

@@ -146,7 +146,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         _describe_unclear(int(unclear.sum())) if unclear.any() else "",
         _describe_timer(median, hidden) if timer else reason,
         _HIDDEN if hidden else "",
-        f"Of its own accord {_name_own(own, len(rows))}, {_BY_SERVER}" if own else "",
+        f"{_name_own(own, len(rows)).capitalize()} of its own accord, {_BY_SERVER}" if own else "",
         _describe_unsent(tables, others, limits),
         _describe_refused(rows.where(refused)) if refused.any() else "",
         ""

@@ -53,6 +53,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..model.text import count
 from ..tables import Tables
 from . import _figures, _shared, _software, _stalls
 
@@ -106,10 +107,10 @@ def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
     estimated = int((waits.start_time_ns[rows] > waits.stopped_time_ns[rows]).sum())
     if not estimated:
         return ""
-    some = "one response" if estimated == 1 else f"{estimated:,} responses"
     return (
-        f"Behind a segment of something else waited {some}: packets do not show when the server wrote a response, so "
-        "it is taken to have been ready after as long as the slowest of the four before took that nothing held back. "
+        f"{count(estimated, 'response')} waited behind a segment of something else. Packets do not show when the "
+        "server wrote a response: it is taken to have needed as long as the slowest of the four before it that "
+        "nothing held back. "
     )
 
 

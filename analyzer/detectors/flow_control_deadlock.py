@@ -69,7 +69,7 @@ class Limits(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the RPCs that wait until the end for credit of the receiver that most wait for."""
+    """Yield one finding about the RPCs that wait until the end for the receiver that most of them wait for."""
     stuck: dict[str, list[int]] = {}
     for row in _find_stuck(tables, limits):
         receiver = _shared.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
@@ -110,7 +110,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
     wait, longest = _shared.milliseconds(_get_wait(tables, first)), _shared.milliseconds(most)
     return Finding(
         id=ID,
-        title=f"{receiver} gave no credit for {wait}, to a {window} that is used up",
+        title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} is used up",
         severity="critical" if share >= limits.critical_share else "warning",
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.names(tables, (int(o.method[row]) for row in rows))),
@@ -127,7 +127,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
         verdict=(
-            f"{rpcs} waited up to {longest} in vain for a WINDOW_UPDATE of {receiver}: look at whether its application "
+            f"{rpcs} waited up to {longest} in vain for a WINDOW_UPDATE of {receiver}: check whether its application "
             "reads the stream, and what it waits for."
         ),
     )
@@ -145,12 +145,12 @@ def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window
         f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until "
         f"{_ENDS[o.closed[row]]}, {wait} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
-        "work: its application did not read the stream, or its library lost the credit.",
+        "work: its application did not read the stream, or its library did not enlarge the window.",
     ]
     if len(rows) > 1:
         parts.append(f"{len(rows):,} RPCs wait like this.")
     if others:
-        parts.append(f"{count(others, 'RPC')} wait for credit of other hosts.")
+        parts.append(f"{count(others, 'RPC')} wait for WINDOW_UPDATEs of other hosts.")
     return " ".join(parts)
 
 
@@ -161,12 +161,14 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
     yield _shared.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
-    yield _shared.show_packet(o, "heard_packet", row, f"{receiver} is still there, but gives no credit")
+    yield _shared.show_packet(o, "heard_packet", row, f"{receiver} is still there, but sends no WINDOW_UPDATE")
 
 
 def _list_remedies(receiver: str) -> tuple[Remedy, ...]:
     return (
-        Remedy("application", "read the stream to its end, or cancel it", f"on {receiver}: reading returns credit"),
+        Remedy(
+            "application", "read the stream to its end, or cancel it", f"on {receiver}: reading enlarges the window"
+        ),
         Remedy(
             "application", "a dump of all stacks", f"on {receiver}, while it hangs: shows what the handler waits for"
         ),

@@ -80,6 +80,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     share = int(_measure_shares(tables, rows[:1])[0]) / 1000
     client = _shared.host(tables, first, 0)
     of = f" of {allowed:,} that the server allows" if share else ""
+    ended = f"the server has ended{f', of {allowed:,} that it allows' if share else ''}"
     since = _unanswered.format_instant(tables, int(turns.half_closed_time_ns[first]))
     full = "; no further call can begin" if share >= 1 else ""
     return Finding(
@@ -115,8 +116,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         ),
         references=("RFC 9113 section 5.1", "RFC 9113 section 5.1.2", "RFC 9113 section 8.1"),
         verdict=(
-            f"{client} does not end {count:,} streams that the server ended{of}{full}: end the request side of each "
-            "call, or cancel it."
+            f"{client} leaves {count:,} streams open that {ended}{full}: end the request side of each call, or "
+            "cancel it."
         ),
     )
 

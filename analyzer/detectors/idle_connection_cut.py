@@ -250,11 +250,10 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )
+    words = _WORDS[first.kind]
+    what_came = f"{words[0].upper()}{words[1:]}" if len(cuts) == 1 else f"Of {len(cuts):,} such silences: {kinds}"
     what = "Nothing was sent" if first.was_open else "No RPC was open"
-    parts = [
-        f"{what} on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. After such a silence, "
-        f"{kinds}."
-    ]
+    parts = [f"{what} on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. {what_came}."]
     if first.kind == "no answer":
         parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
     elif first.kind == "RST":
@@ -268,6 +267,8 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
         parts.append(
             f"{peer} closed without a GOAWAY. The request was on its way when the FIN was: the client could not know."
         )
+    if late := _unanswered.describe_deadlines(tables, tuple(cut.connection for cut in cuts)):
+        parts.append(late)
     pings = int(tables.directions.keepalive_pings[2 * first.connection])
     parts.append(
         f"The client sent {count(pings, 'keepalive PING')} on this connection."

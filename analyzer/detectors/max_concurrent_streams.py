@@ -157,8 +157,8 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
         ),
         verdict=(
-            f"RPCs of {client} queue for >= {_shared.milliseconds(lost)} before their first packet, which no duration "
-            f"here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
+            f"RPCs of {client} queue for at least {_shared.milliseconds(lost)} before their first packet, which no "
+            f"duration here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
             if certain
             else f"{server} allows {streams} at once, and {client} had as many open for {share:.0%} of the time: if it "
             f"has more than {count(limit, 'caller')}, RPCs queue before their first packet. Then raise "

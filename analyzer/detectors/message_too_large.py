@@ -154,7 +154,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
         evidence=tuple(_show_examples(tables, rows, direction)),
         explanation=(
             f"{receiver} {does} {refused} before {messages} was whole. No message above {limit} arrived whole there. "
-            "That is the usual limit on received messages; an end that refuses a message needs its prefix alone. "
+            "That is the usual limit on received messages; a receiver refuses a message by its prefix alone. "
             f"{sees}{'' if explicit else _ALIKE[direction]}"
         ),
         remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),

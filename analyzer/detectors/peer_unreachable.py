@@ -180,14 +180,8 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
             f"That is the most they may have waited: the client opened a new connection {_shared.milliseconds(later)} "
             "after the first of these bytes, and may have ended them then."
         )
-    o = tables.open_rpcs
-    on = np.isin(o.connection, tables.unanswered.connection[rows])
-    if late := int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum()):
-        parts.append(
-            f"{count(late, 'open RPC')} passed the deadline meanwhile; "
-            f"{'its end is' if late == 1 else 'their ends are'} not on the wire, because "
-            "TCP repeats only the oldest bytes."
-        )
+    if late := _unanswered.describe_deadlines(tables, tuple(u.connection[rows].tolist())):
+        parts.append(late)
     if (error := _unanswered.find_error(tables, first)) is not None:
         parts.append(f"{_icmp.describe_error(tables, error)}.")
     parts.append(

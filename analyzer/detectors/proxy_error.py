@@ -153,7 +153,7 @@ _REASONS = {
     431: "431 means that the header fields are larger than its limit.",
     464: "464 means that the versions of HTTP do not match (AWS load balancers).",
     502: "502 means that its backend refused, closed, did not speak the protocol, or did not respond in time.",
-    503: "503 means that it was overloaded or out of service, or as a proxy had no backend or waited for one in vain.",
+    503: "503 means that it was overloaded or out of service, or, of a proxy, that no backend was there or answered.",
     504: "504 means that its backend did not respond in time.",
 }
 """What HTTP statuses mean (RFC 9110 section 15, RFC 6585; 464 as AWS documents it)."""

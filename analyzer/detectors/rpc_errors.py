@@ -64,7 +64,7 @@ from . import _breaches, _known_texts, _repeats, _software
 from . import _failures as common
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import FEW_EXAMPLES, host, quality_allows, reaction_ns
+from ._shared import FEW_EXAMPLES, host, milliseconds, quality_allows, reaction_ns
 
 ID = "rpc-errors"
 
@@ -157,7 +157,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
+            f"{milliseconds(total_ns(rows.duration_ns))}. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(

@@ -406,7 +406,7 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
         return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
     if slow.tail:
         return (
-            f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} and more for one "
+            f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} or more for one "
             "response in a hundred: some calls wait for something there. Beyond the median they took "
             f"{milliseconds(slow.beyond_median_ns)} in total."
         )
@@ -424,7 +424,7 @@ def _write_verdict(
     if first.tail:
         behind = f"capture behind it, too: {proxy} passes calls on"
         todo = known or (behind if proxy else "trace the handler at the times of the evidence")
-        return f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): {todo}."
+        return f"{server} needed {p99} or more for one in a hundred responses of {name} (median {p50}): {todo}."
     # each connection has unknown methods of its own
     alike = sum(s.server_ns for s in slow if s is first or _is_same(tables, s, first))
     part = f"{alike / max(1, rpc_time(tables)):.0%} of the RPC time is in {server}"
@@ -466,7 +466,7 @@ def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
         "long_tail": int(first.tail),
         "slow_servers": int(first.peers is not None),
         "slow_methods": len(slow),
-        "slow_methods_p50": ", ".join(f"{s.method.name} {milliseconds(s.p50_ns)}" for s in slow[:5]),
+        "slow_methods_p50": ", ".join(f"{s.method.name or 'unknown'} {milliseconds(s.p50_ns)}" for s in slow[:5]),
     }
 
 

@@ -191,9 +191,9 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
         f"{_shared.milliseconds(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
         f"From one of these gaps to the next it sends {m['requests_per_round']} requests, {m['requests_per_burst']} of "
         "them before a response arrives, which takes about "
-        f"{_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps the client "
-        "waits for no bytes and has none to finish: the time passes above TCP. A client without processor time left "
-        "looks the same, and is not faster with more connections. A second capture with separate connections "
+        f"{_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps no "
+        "response is outstanding and no request is unfinished: the time passes above TCP. A client without processor "
+        "time left looks the same, and is not faster with more connections. A second capture with separate connections "
         "decides (grpcdiag compare)."
     )
 

@@ -180,7 +180,8 @@ def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> boo
 def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     rows, everything = timed.rows, tables.rpc_count
     median = float(np.median(timed.times_ns))
-    span = f"{milliseconds(int(timed.times_ns.min()))} to {milliseconds(int(timed.times_ns.max()))}"
+    least, most = milliseconds(int(timed.times_ns.min())), milliseconds(int(timed.times_ns.max()))
+    span = least if least == most else f"{least} to {most}"
     silent = timed.measures == _timers.SILENCE
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)

@@ -348,7 +348,7 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
     multiples = steps.astype(np.float64) / base
     if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
         each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))
-        return f"they come every {each}" + (" or a multiple of it" if multiples.max() > 1.5 else "")
+        return f"the silences come every {each}" + (" or a multiple of it" if multiples.max() > 1.5 else "")
     return ""
 
 
@@ -397,7 +397,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     )
 
 
-_QUOTA = "they end in step with 100 ms, the period of a CPU quota"
+_QUOTA = "the silences end in step with 100 ms, the period of a CPU quota"
 
 
 def _often(number: int) -> str:
@@ -442,7 +442,7 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
     table, rows = tables.stalls, stalls.rows
     parts = [
         f"{_often(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} although "
-        f"its peer waited{f', and {period}' if period else ''}."
+        f"its peer waited{f'; {period}' if period else ''}."
     ]
     if stalls.waiting:
         parts.append(

@@ -199,12 +199,13 @@ def _measure_intervals(tables: Tables, trip: _Trip) -> Ints:
 def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
     """Say what happened on one connection."""
     idle = int((tables.pings.open_rpcs[list(trip.pings)] == 0).sum())
-    permitted = f"{limits.permitted_ns // 60_000_000_000} minutes"
+    permitted = f"in {limits.permitted_ns // 60_000_000_000} minutes"
     if idle:
-        permitted += f" ({limits.permitted_idle_ns // 3_600_000_000_000} hours without open RPCs: {idle} of them)"
+        hours = limits.permitted_idle_ns // 3_600_000_000_000
+        permitted += f" (in {hours} hours while no RPC is open, as at {idle} of these)"
     return (
         f"{_describe_pings(tables, trip)}, without HEADERS or DATA of the server in between. The default policy "
-        f"permits one in {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
+        f"permits one PING {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
     )
 
 
@@ -225,8 +226,9 @@ def _describe_end(tables: Tables, trip: _Trip) -> str:
 def _describe_consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
         return " This server accepted them, so its policy is not the default."
-    waiting = count(_count_open_rpcs(tables, closed), "RPC")
-    return f" {waiting} had no response when the GOAWAY arrived; the client must connect again."
+    waiting = _count_open_rpcs(tables, closed)
+    rpcs = count(waiting, "RPC") if waiting else "No RPC"
+    return f" {rpcs} had no response when the GOAWAY arrived; the client must connect again."
 
 
 def _measure(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:

@@ -140,10 +140,10 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
     places = [f" (packets {one.packet} to {other.packet})" for one, other in pairwise(evidence)]
     parts = []
     if up.p50 > 0 or not down.p50:  # a proxy that passes headers on at once may do so before the request is whole
-        parts.append(f"{duration(up.p50)} before it passed the request on{places[0]}")
+        parts.append(f"the request for {duration(up.p50)}{places[0]}")
     if down.p50 >= up.p50:
-        parts.append(f"{duration(down.p50)} of the response{places[2] if len(places) > 2 else ''}")
-    return f"Of {duration(whole.p50)} (median) the proxy {proxy} held {', and '.join(parts)}."
+        parts.append(f"the response for {duration(down.p50)}{places[2] if len(places) > 2 else ''}")
+    return f"Of {duration(whole.p50)} (median), the proxy {proxy} held {' and '.join(parts)}."
 
 
 def _say_mean(proxy: str, held_ns: int, calls: int) -> str:
@@ -199,7 +199,7 @@ def _say_sent(held: Held) -> str:
     if held.sending_ns[waited].sum() <= _MOST * held.up_ns[waited].sum():
         return ""
     sent = duration(float(np.median(held.sending_ns[waited])))
-    return f" Calls may last as long then: the client sends for {sent}."
+    return f" Calls may last as long without it: the client sends for {sent}."
 
 
 def _list_remedies(tables: Tables, proxy: Proxy, hop: Hop, calls: int) -> Iterator[Remedy]:

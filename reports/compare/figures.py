@@ -46,7 +46,7 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
     ("packets", "packets_per_message", "packets per message", "", lambda run: over(run.packets, run.messages)),
     ("packets", "data_packets_per_message", "with messages or headers", "", lambda run: part(run, "data")),
     ("packets", "control_packets_per_message", "with only control frames", "", lambda run: part(run, "control")),
-    ("packets", "other_packets_per_message", "no payload, or resent", "", lambda run: part(run, "other")),
+    ("packets", "other_packets_per_message", "empty, or retransmitted", "", lambda run: part(run, "other")),
     ("packets", "messages_per_packet", "messages per message packet", "", lambda run: bunched(run)),
     (
         "packets",

@@ -16,8 +16,8 @@ def list_lines(analysis: Analysis, hop: Hop) -> Iterator[str]:
     times = (
         (hop.duration_ns, "before the proxy"),
         (hop.behind_ns, "behind it"),
-        (hop.held_up_ns, "held upwards"),
-        (hop.held_down_ns, "held downwards"),
+        (hop.held_up_ns, "request held"),
+        (hop.held_down_ns, "response held"),
     )
     known = [f"{duration(found.p50)} (p99 {duration(found.p99)}) {where}" for found, where in times if found]
     if known:

@@ -39,11 +39,16 @@ def clock(clock: ClockFacts) -> str:
     text = _describe_offset(clock)
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))
-        text += f"no drift visible (below {bound / 1e3:.3g} ppm)"
+        text += f"no drift visible (below {_parts_per_million(bound)[1:]} ppm)"
     else:
-        text += f"drift {clock.drift_ppb / 1e3:+.3g} ppm "
-        text += f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
+        low, drift, high = map(_parts_per_million, (clock.drift_low_ppb, clock.drift_ppb, clock.drift_high_ppb))
+        text += f"drift {drift} ppm ({low} to {high})"
     return text + _describe_hosts(clock)
+
+
+def _parts_per_million(ppb: float) -> str:
+    """Format parts per billion as parts per million, without an exponent: `+2,010`, `-0.35`."""
+    return f"{ppb / 1e3:+,.0f}" if abs(ppb) >= 1e5 else f"{ppb / 1e3:+.3g}"
 
 
 def _describe_offset(clock: ClockFacts) -> str:

@@ -100,7 +100,7 @@ def show_rpc(page: Page, number: int) -> Iterator[Text]:
 
 def _name_status(tables: Tables, row: int) -> str:
     code = int(tables.rpcs.status[row])
-    return "no status" if code == NOT_SEEN or code >= len(_core.STATUSES) else str(_core.STATUSES[code])
+    return "status unknown" if code == NOT_SEEN or code >= len(_core.STATUSES) else str(_core.STATUSES[code])
 
 
 def show_title(parts: list[Excerpt], page: Page) -> Text:

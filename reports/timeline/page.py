@@ -331,7 +331,7 @@ class Page:
         codes: dict[int, int] = {}
         for r in rows:
             codes[int(rpcs.status[r])] = codes.get(int(rpcs.status[r]), 0) + 1
-        named = {("no status" if code == NOT_SEEN else _core.STATUSES[code]): n for code, n in codes.items()}
+        named = {("status unknown" if code == NOT_SEEN else _core.STATUSES[code]): n for code, n in codes.items()}
         statuses = ", ".join(name if len(named) == 1 else f"{n} {name}" for name, n in named.items())
         took = sorted(
             {duration(int(ns)): int(ns) for ns in (rpcs.duration_ns[r] for r in rows)}.items(), key=lambda x: x[1]

@@ -318,7 +318,7 @@ def test_a_server_that_cancels_what_nobody_gave_up_is_a_warning(tmp_path: Path) 
     found = must(cancelled, answered_cancelled(tmp_path))
     assert found.severity == "warning"
     assert "the server ended them, though their clients had neither reset them nor set a deadline" in found.verdict
-    assert "Of its own accord the server ended them" in found.explanation
+    assert "The server ended them of its own accord, though their clients" in found.explanation
     assert [remedy.knob for remedy in found.remedies] == ["the server's log"]
 
 

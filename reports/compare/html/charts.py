@@ -23,7 +23,7 @@ MOST_METHODS = 8
 """Methods with a chart."""
 QUANTILES = ("min", "p50", "p90", "p99", "p999", "max")
 _NAMES = {"p999": "p99.9"}
-PACKETS = {"data": "with messages or headers", "control": "only control frames", "other": "no payload, or resent"}
+PACKETS = {"data": "with messages or headers", "control": "only control frames", "other": "empty, or retransmitted"}
 
 
 class Tick(Struct, frozen=True):
