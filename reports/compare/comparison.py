@@ -140,5 +140,10 @@ def _list_flaws(run: Run) -> Iterator[str]:
         found.append(f"{count(totals.rpcs_without_known_end, 'RPC')} without a known end")
     if found:
         yield f"{run.label}: {', '.join(found)}; counts of packets and messages may be too low"
+    if unknown := sum(method.statuses.get("not_seen", 0) for method in run.analysis.methods):
+        yield (
+            f"{run.label}: {count(unknown, 'RPC')} with unknown status; the mean time per RPC counts those without an "
+            "end as long as they are seen, latencies do not"
+        )
     if any(method.method is None for method in run.analysis.methods):
         yield f"{run.label}: some methods have no name in the capture; their latencies are not compared"
