@@ -212,6 +212,8 @@ class Page:
                 longest = duration(int(o.end_time_ns[row]) - int(o.since_time_ns[row]))
                 rpcs = f"{count(len(rows), 'RPC')} {_format_streams(np.sort(o.stream[rows]).tolist())}"
                 text = f"{rpcs} open at the end, waiting for the {name}, the longest for {longest}"
+                cause = CAUSES[int(o.cause[row])]
+                text += f" ({cause})" if cause.endswith("_window") else ""
                 lines += self._draw_marked("~~", (text,), int(o.end_time_ns[rows].max()), "bold")
         return lines
 

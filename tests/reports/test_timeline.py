@@ -279,6 +279,8 @@ def test_rpcs_open_at_the_end_are_named_with_who_is_waited_for() -> None:
     dead = "wild/half-open-nodeadline.pcap.zst"
     told = " ".join(drawn(dead, limit=0).replace("|", "").replace("~~", "").split())
     assert "19.759396 4 RPCs [425,427,429,431] open at the end, waiting for the server, the longest for 14.8 s" in told
+    told = drawn("wild/window-deadlock.pcap.zst", limit=0).replace("|", "").replace("~~", "")
+    assert "waiting for the server, the longest for 10.9 s (stream_window)" in " ".join(told.split())
     assert "1 RPC [427] open at the end" in drawn(dead, 427)
     assert "open at the end" not in timeline.render(excerpt([recorded(dead)], 0, end=1_000 * MS))
     assert "open at the end" not in drawn("impl-java.pcap")
