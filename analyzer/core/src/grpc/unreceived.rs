@@ -68,18 +68,22 @@ impl Act<'_> {
     fn correct_to(&self, call: &mut Call, ending: Ending, end: End, grpc: &mut Grpc, cx: &mut Context) {
         let place = if call.rpc == NONE { Some(None) } else { cx.handed_on.place(call.rpc).map(Some) };
         let Some(place) = place else { return };
-        if !cx.method(call.method).take_back(status::OK, !call.begun_before, &call.budget) {
+        let at = [call.first.packet, call.id];
+        if !cx.method(call.method).take_back(status::OK, !call.begun_before, at, &call.budget) {
             return;
         }
+        cx.slowest.take_back(call.budget.total(), at);
+        let is_over = ending.source == Source::ClientDeadline || !matches!(end, End::CaptureEnds | End::NotKnown);
+        // a row without an end is there only for being long: whether it was when it ended depends on other threads
+        let long = if is_over || cx.options.rpc_rows { rpc_flag::LONG } else { 0 };
         if let Some(flags) = place.and_then(|place| cx.rpcs.flags.get_mut(place)) {
-            *flags &= !(rpc_flag::COMPLETE | rpc_flag::LONG);
+            *flags &= !(rpc_flag::COMPLETE | long);
         }
         let deadline = if call.timeout_ns < 0 { i64::MAX } else { call.first.time.saturating_add(call.timeout_ns) };
         let before = call.budget.get(Cause::LossRecovery);
         call.charge(self.at.time.min(deadline), Cause::LossRecovery);
         grpc.budget.add(Cause::LossRecovery, call.budget.get(Cause::LossRecovery).wrapping_sub(before));
         call.end_missing = end == End::NotKnown;
-        let is_over = ending.source == Source::ClientDeadline || !matches!(end, End::CaptureEnds | End::NotKnown);
         self.write_rpc(call, ending, is_over, cx);
     }
 }

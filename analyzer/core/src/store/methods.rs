@@ -103,9 +103,10 @@ impl MethodStats {
     }
 
     /// Takes out an RPC that was taken in as complete; `false` if that is no longer possible.
-    pub fn take_back(&mut self, status: u8, whole: bool, budget: &Budget) -> bool {
+    pub fn take_back(&mut self, status: u8, whole: bool, place: [u32; 2], budget: &Budget) -> bool {
         let possible = !whole || self.durations.take_back(budget.total());
         if possible {
+            self.slowest.take_back(budget.total(), place);
             self.rpcs = self.rpcs.saturating_sub(1);
             self.complete = self.complete.saturating_sub(1);
             let count = &mut self.statuses[usize::from(status).min(STATUSES)];

@@ -31,6 +31,14 @@ impl Slowest {
         self.kept.contains(&(ns, Reverse(place)))
     }
 
+    /// Takes one out, of which it shows later that it took longer.
+    pub fn take_back(&mut self, ns: u64, place: [u32; 2]) {
+        if let Some(kept) = self.kept.iter_mut().find(|kept| **kept == (ns, Reverse(place))) {
+            *kept = Long::default();
+            self.floor = Long::default();
+        }
+    }
+
     fn replaces(&mut self, long: Long) -> bool {
         let Some(least) = self.kept.iter_mut().min().filter(|least| **least < long) else { return false };
         *least = long;
@@ -74,6 +82,15 @@ mod tests {
             let kept = here.kept.iter().copied().filter(|long| long.0 > 0).collect();
             prop_assert_eq!(longest(kept), longest(every));
         }
+    }
+
+    #[test]
+    fn one_that_took_longer_costs_no_other_its_place() {
+        let mut slowest = Slowest::new(2);
+        assert!([(5, 1), (4, 2), (3, 3)].map(|(ns, packet)| slowest.takes(ns, [packet, 1])) == [true, true, false]);
+        slowest.take_back(5, [1, 1]);
+        assert!(slowest.takes(9, [1, 1]));
+        assert!(slowest.has(9, [1, 1]) && slowest.has(4, [2, 1]) && !slowest.takes(3, [3, 1]));
     }
 
     #[test]
