@@ -1,6 +1,7 @@
 //! What holds for every capture there is: the invariants of the decoding core.
 
 use grpcdiag_core::capture_file::Source;
+use grpcdiag_core::grpc::status::OK;
 use grpcdiag_core::store::options::Options;
 use std::collections::HashMap;
 
@@ -53,6 +54,8 @@ fn differing(prefix: &Analysis, whole: &Analysis) -> Vec<String> {
     let differs = |rpc: &Rpc| match expected.get(&(rpc.connection, rpc.stream)) {
         // a hole at the prefix's end is filled later
         Some(same) if rpc.touches_gap() && !same.touches_gap() => same.method != rpc.method,
+        // its client never received the response, as later packets show
+        Some(same) if rpc.status == OK && same.status != OK => same.response != rpc.response,
         Some(same) if rpc.is_complete() => same != rpc,
         Some(same) => (&same.method, same.times.0, same.packets.0) != (&rpc.method, rpc.times.0, rpc.packets.0),
         None => true,

@@ -5,7 +5,9 @@
 //! are cut after some of their records and at fewer bytes.
 
 use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
+use grpcdiag_core::grpc::status::OK;
 use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::store::budget::Cause;
 use grpcdiag_core::store::options::Options;
 use grpcdiag_core::store::tables::rpc_flag;
 use grpcdiag_core::tls::KeyLog;
@@ -172,6 +174,10 @@ fn is_prefix(now: &Read, row: usize, then: &Read, same: usize) -> bool {
     if rpcs.flags[row] & rpc_flag::COMPLETE == 0 {
         // trailers behind bytes that may still come tell the status, not the end
         return [u8::MAX, whole.status[same]].contains(&rpcs.status[row]);
+    }
+    let lost_ns = then.cx.rpc_budgets[same].get(Cause::LossRecovery);
+    if rpcs.status[row] == OK && whole.status[same] != OK && lost_ns > 0 {
+        return true; // its client never received the response, as later packets show
     }
     let (sizes, expected) = (&now.cx.rpc_sizes, &then.cx.rpc_sizes);
     (rpcs.status[row], rpcs.duration_ns[row], rpcs.last_packet[row], now.cx.rpc_budgets[row])
