@@ -134,6 +134,20 @@ class Alike(LossLimits, frozen=True, eq=False):
     """The same for connections that a server closed without GOAWAY (heuristic: less proves a timer alone)."""
 
 
+_MAX_AGE = "max_age"
+"""What grpc-go, grpc-java, grpc-js and C-core write into the GOAWAY of a connection that reached its maximum age."""
+_GRACES = {
+    "grpc-java": "NettyServerBuilder.maxConnectionAgeGrace",
+    "grpc-js": "grpc.max_connection_age_grace_ms",
+    _software.C_CORE: "grpc.max_connection_age_grace_ms",
+}
+"""The time that calls have from then on, by software."""
+STOPS = ("graceful_stop", "app_requested", "server_shutdown", "Server shutdown")
+"""What servers write into GOAWAYs when they are stopped."""
+_NO_LIMIT = ("max_idle", *STOPS)
+"""Texts of GOAWAYs that no limit on requests or age caused."""
+
+
 class Drained(Struct, frozen=True, eq=False):
     """Connections that a server drained at the same number of requests, or at the same age."""
 
@@ -145,6 +159,8 @@ class Drained(Struct, frozen=True, eq=False):
     of: int
     software: str | None
     """What the server runs, None where it is unknown or not the same on all."""
+    is_said: bool = False
+    """Whether its GOAWAY says that it is the age."""
 
     def describe(self) -> str:
         """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
@@ -153,12 +169,13 @@ class Drained(Struct, frozen=True, eq=False):
         else:
             limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
         times = f"{self.connections:,} of {count(self.of, 'connection')}"
-        return f"The server drained {times} with GOAWAY {self.when}: {limit}."
+        text = f' "{_MAX_AGE}"' if self.is_said else ""
+        return f"The server drained {times} with GOAWAY{text} {self.when}: {limit}."
 
     @property
     def when(self) -> str:
         """Say when they were drained: `after exactly 50 requests each`."""
-        age = f"at an age of about {milliseconds(self.age_ns)}"
+        age = f"at an age of about {milliseconds(self.age_ns)}" if self.age_ns else "before their first message"
         if not self.requests:
             return age
         requests = f"after exactly {self.requests:,} requests each"
@@ -166,6 +183,9 @@ class Drained(Struct, frozen=True, eq=False):
 
     def advise(self) -> str:
         """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""
+        if self.is_said:
+            grace = _GRACES.get(self.software or "", "MaxConnectionAgeGrace")
+            return f"That is a connection's maximum age: give open calls more time before the server closes ({grace})."
         own = [remedy.knob for remedy in self.list_remedies() if _software.is_of(remedy.implementation, self.software)]
         return f"The server drains connections {self.when}: raise that limit{f' ({own[0]})' if own else ''}."
 
@@ -178,7 +198,11 @@ class Drained(Struct, frozen=True, eq=False):
 def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     """Find what the connections that servers ended with GOAWAY NO_ERROR have in common; None when it is nothing."""
     goaways, c = tables.goaways, tables.connections
-    rows = np.flatnonzero((goaways.direction == 1) & (goaways.code == 0))
+    texts = np.array([tables.goaway_reasons[reason] for reason in goaways.reason.tolist()], dtype=object)
+    graceful = (goaways.direction == 1) & (goaways.code == 0)
+    if (said := graceful & (texts == _MAX_AGE)).any():
+        return _read_age(tables, np.flatnonzero(said), np.flatnonzero(graceful))
+    rows = np.flatnonzero(graceful & ~np.isin(texts, _NO_LIMIT))
     final = rows[goaways.last_stream[rows] != ALL_STREAMS]
     connections, requests = _count_requests(tables, final)
     if len(connections) >= limits.drained:
@@ -200,6 +224,17 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
         return None
     software = _software.recognise_server(tables, connections.tolist())
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
+
+
+def _read_age(tables: Tables, rows: Ints, graceful: Ints) -> Drained:
+    """Take the age from GOAWAYs that say it."""
+    goaways = tables.goaways
+    connections, first = np.unique(goaways.connection[rows].astype(np.int64), return_index=True)
+    opened = tables.connections.opened_time_ns[connections]
+    ages = (goaways.time_ns[rows][first] - opened)[opened >= 0]
+    software = _software.recognise_server(tables, connections.tolist())
+    age, drained = int(np.median(ages)) if len(ages) else 0, len(np.unique(goaways.connection[graceful]))
+    return Drained(0, age, len(connections), drained, software, is_said=True)
 
 
 def find_age_of_closes(tables: Tables, connection: int, limits: Alike) -> int:
@@ -264,7 +299,9 @@ REMEDIES_REQUESTS = (
 )
 REMEDIES_AGE = (
     Remedy("grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", f"off by default, varied by 10 %; {_MORE}"),
+    Remedy("grpc-java", "NettyServerBuilder.maxConnectionAge(...)", f"off by default, varied by 10 %; {_MORE}"),
     Remedy("C-core", "grpc.max_connection_age_ms", f"off by default, varied by 10 %; {_MORE}"),
+    Remedy("grpc-js", "'grpc.max_connection_age_ms': n", f"off by default, varied by 10 %; {_MORE}"),
     Remedy("envoy", "common_http_protocol_options.max_connection_duration", f"off by default; {_MORE}"),
     Remedy("tonic", "Server::builder().max_connection_age(d), max_connection_age_grace(d)", f"off by default; {_MORE}"),
 )

@@ -248,8 +248,8 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], *, all_late: bo
         Remedy(
             "grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"
         ),
-        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "the same"),
-        Remedy("C-core", "Server::Shutdown(deadline)", "the same, until the deadline"),
+        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "server: the same, for up to that time"),
+        Remedy("C-core", "Server::Shutdown(deadline)", "server: the same, until the deadline"),
     )
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
     if all_late:

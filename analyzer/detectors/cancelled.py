@@ -105,6 +105,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
     if len(refused := _draining.find_refused_with_error(tables)):
         given_up &= ~np.isin(rows.rpc, refused)
+    given_up &= ~_draining.mark_refused(tables, rows.rpc.astype(np.int64))
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1

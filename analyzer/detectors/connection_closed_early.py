@@ -28,6 +28,7 @@ equally long before, a timer of calls or of idle connections may be the reason, 
 
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
+A GOAWAY with the text `max_age` says itself that it is the age.
 
 When it cannot tell
 -------------------
@@ -213,7 +214,10 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
         f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",
-        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0], age)),
+        remedies=(
+            *(drained.list_remedies() if drained and not drained.is_said else ()),
+            *_list_remedies(tables, ends[0], age),
+        ),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained, age)}",
     )
@@ -297,7 +301,13 @@ def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns:
     if drained:
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
-    return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
+    grace = "" if proxy or _is_stopped(tables, end) else " (MaxConnectionAgeGrace)"
+    return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{grace}."
+
+
+def _is_stopped(tables: Tables, end: End) -> bool:
+    """Check whether a GOAWAY says that the server was stopped, or there is none: nothing shows a limit on age then."""
+    return end.goaway < 0 or find_reason(tables, end.goaway) in _draining.STOPS
 
 
 def _advise_after_error(tables: Tables, end: End) -> str:
@@ -417,6 +427,12 @@ _GIVEN_UP = Remedy(
     "a deadline of gRPC (grpc-timeout) reaches the server, too, which then stops work that nobody waits for",
 )
 
+_WAITS = "server: waits for open RPCs"
+_GRACES = (
+    "maxConnectionAgeGrace(...); ",
+    "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ",
+    "'grpc.max_connection_age_grace_ms': n; ",
+)
 _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
 
 
@@ -439,16 +455,14 @@ def _list_remedies(tables: Tables, end: End, age_ns: int) -> tuple[Remedy, ...]:
         return (_GIVEN_UP,)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
-    # without GOAWAY nothing shows a limit on age
-    java, core = (
-        ("", "") if end.goaway < 0 else ("maxConnectionAgeGrace(...); ", "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ")
-    )
+    stopped = _is_stopped(tables, end)
+    java, core, js = ("", "", "") if stopped else _GRACES
     graceful = (
-        *(() if end.goaway < 0 else (_AGE,)),
-        Remedy("grpc-go", "Server.GracefulStop()", "server: waits for open RPCs, however long they take"),
-        Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", "the same"),
-        Remedy("C-core", f"{core}Server::Shutdown(deadline)", "the same"),
-        Remedy("grpc-js", "Server.tryShutdown()", "the same"),
+        *(() if stopped else (_AGE,)),
+        Remedy("grpc-go", "Server.GracefulStop()", f"{_WAITS}, however long they take"),
+        Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", f"{_WAITS}, up to that time"),
+        Remedy("C-core", f"{core}Server::Shutdown(deadline)", f"{_WAITS}, up to that time"),
+        Remedy("grpc-js", f"{js}Server.tryShutdown()", f"{_WAITS}, however long they take"),
     )
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")
     ordered = common.seen_first(tables, (end.connection,), 1, graceful)

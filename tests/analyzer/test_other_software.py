@@ -51,6 +51,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 6, "CANCELLED": 6},
     },
     "armeria-stream-limit": {"verdict": ["max-concurrent-streams"], "not": ["server-latency"], "statuses": {"OK": 120}},
+    "bun-age": {
+        "verdict": ["server-latency"],
+        "must": ["abrupt-goaway"],
+        "never": ["whether the application meant it"],
+        "statuses": {"OK": 120, "CANCELLED": 3},
+    },
     "bloat-other-server": {
         "not": ["receive-window-stall", "stream-window-stall"],
         "never": ["tcp_rmem"],
@@ -260,6 +266,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-blocked-loop": {"verdict": ["synchronised-stall"]},
     "grpcio-blocked-loop": {"verdict": ["server-concurrency-limit"]},
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
+    "grpc-java-age-grace": {
+        "verdict": ["connection-closed-early"],
+        "says": [r"maximum age: give open calls more time .*NettyServerBuilder.maxConnectionAgeGrace"],
+        "never": ["keepalive_requests", "requests each"],
+        "statuses": {"OK": 144, "UNAVAILABLE": 16},
+    },
     "grpc-java-one-thread": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 96}},
     "grpc-go-nagle-ping": {
         "verdict": ["delayed-ack-nagle"],
@@ -530,7 +542,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-age-grace": {
         "verdict": ["connection-closed-early"],
         "not": ["stream-timeout"],
-        "says": ["after exactly 2 requests each and at an age of about 1,9"],
+        "says": ["at an age of about 1,5", r"maximum age: give open calls more time .*\(MaxConnectionAgeGrace\)"],
+        "never": ["requests each"],
     },
     "grpc-js-app-hedges": {
         "not": ["cancelled"],

@@ -68,7 +68,14 @@ def test_an_age_has_the_settings_of_the_server() -> None:
     drained = _draining.Drained(0, 30_000 * MS, 3, 3, "grpc-go")
     assert drained.describe().endswith("with GOAWAY at an age of about 30.0 s: a limit on the age of connections.")
     assert "MaxConnectionAge:" in drained.advise()
-    assert [remedy.implementation for remedy in drained.list_remedies()] == ["grpc-go", "C-core", "envoy", "tonic"]
+    assert [remedy.implementation for remedy in drained.list_remedies()] == [
+        "grpc-go",
+        "grpc-java",
+        "C-core",
+        "grpc-js",
+        "envoy",
+        "tonic",
+    ]
     envoy = _draining.Drained(0, 30_000 * MS, 3, 3, "envoy")
     assert envoy.list_remedies()[0].knob in envoy.advise()
 
