@@ -15,6 +15,10 @@ limit. In at least half of these cases, and in ten of them, a new stream took th
 waiting. Meanwhile at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time
 that RPCs queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
 
+A busy client, such as a JVM that has just started, takes free places late. So with a limit of ten or more, ten places
+taken at once are enough if the limit was reached for half of the time. Then the confidence is medium, and no time is
+called lost.
+
 Streams that stay open, such as watches, can fill a limit for good: as many as allowed are open for 5 s or longer, and
 none ends. Then nothing further can begin on the connection. Whether an RPC waits for that is not on the wire; from a
 limit of ten on it is a warning, below that it may be chance and is not reported.
@@ -54,7 +58,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import COMPLETE, Tables
+from ..tables import COMPLETE, Mask, Tables
 from ..tables.durations import total_ns
 from . import _control, _shared, _software, _software_settings, _turns
 
@@ -93,8 +97,7 @@ class Limits(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections with a queue, or why some could not be judged."""
     turns, connections = tables.turns, tables.connections
-    bound = turns.refills >= limits.refills
-    bound &= turns.refills >= limits.refilled * turns.ended_at_limit
+    bound = (turns.refills >= limits.refills) & (_mark_prompt(tables, limits) | _mark_busy(tables, limits))
     unknown = (connections.complete == 0) & (connections.peer_max_concurrent_streams < 0)
     unknown &= connections.max_concurrent_rpcs >= limits.unknown_streams
     if unknown.any():
@@ -111,6 +114,19 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_full_finding(tables, np.flatnonzero(full))
 
 
+def _mark_prompt(tables: Tables, limits: Limits) -> Mask:
+    """Mark connections on which a new stream took most places at once."""
+    return np.asarray(tables.turns.refills >= limits.refilled * tables.turns.ended_at_limit)
+
+
+def _mark_busy(tables: Tables, limits: Limits) -> Mask:
+    """Mark connections that were at a large limit most of the time: a busy client may take places late."""
+    rows = np.arange(len(tables.connections.rpcs))
+    active = _turns.measure_turns(tables, rows).active_ns
+    large = tables.connections.peer_max_concurrent_streams >= limits.certain_limit
+    return np.asarray(large & (tables.turns.at_limit_ns >= limits.critical_share * active))
+
+
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
@@ -122,7 +138,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
-    certain = limit >= limits.certain_limit
+    certain = limit >= limits.certain_limit and bool(_mark_prompt(tables, limits)[row])
     queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
     return Finding(
         id=ID,

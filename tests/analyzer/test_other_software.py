@@ -272,6 +272,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["keepalive_requests", "requests each"],
         "statuses": {"OK": 144, "UNAVAILABLE": 16},
     },
+    "grpc-java-limit-cold": {
+        "verdict": ["max-concurrent-streams"],
+        "says": ["allows 12 streams at once", "if it has more than 12 callers"],
+        "certain": ["server-latency"],
+        "statuses": {"OK": 360},
+    },
     "grpc-java-one-thread": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 96}},
     "grpc-go-nagle-ping": {
         "verdict": ["delayed-ack-nagle"],
