@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from ..analyzer.model.analysis import Analysis
-from ..analyzer.model.text import list_first
+from ..analyzer.model.text import count, list_first
 from ..analyzer.scrub import Report
 
 SHOWN = 5
@@ -44,21 +44,17 @@ def _compare(old: Any, new: Any, place: str) -> Iterator[str]:
 def notes(report: Report) -> Iterator[str]:
     """Say what is not in the scrubbed capture, with no names but those that are in it."""
     if report.not_tcp:
-        yield f"{_count_packets(report.not_tcp)} of protocols other than TCP: only headers stay"
+        yield f"{count(report.not_tcp, 'packet')} of protocols other than TCP: only headers stay"
     if report.fragments:
-        yield f"{_count_packets(report.fragments)} that are IP fragments: only IP headers stay"
+        yield f"{count(report.fragments, 'packet')} that are IP fragments: only IP headers stay"
     if report.unreadable:
-        yield f"{_count_packets(report.unreadable)} that cannot be parsed: the rest of each is zeroed"
+        yield f"{count(report.unreadable, 'packet')} that cannot be parsed: the rest of each is zeroed"
     for carries, what in _LOST.items():
         ends = [f"{a} - {b}" for a, b, carried in report.connections if carried == carries]
         if ends:
             yield f"{_list_connections(ends)} {what}"
     if report.reasons:
-        yield f"debug data of {len(report.reasons)} GOAWAY frame{'s' if len(report.reasons) > 1 else ''} removed"
-
-
-def _count_packets(count: int) -> str:
-    return f"{count:,} packet{'s' if count > 1 else ''}"
+        yield f"debug data of {count(len(report.reasons), 'GOAWAY frame')} removed"
 
 
 def _list_connections(ends: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
@@ -187,13 +188,13 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
     reader = _shared.host(tables, connection, 1 - direction)
     waited = _shared.milliseconds(total_ns(waits.duration_ns[rows]))
     found = (
-        f"Senders were blocked inside a record {_stalls.format_times(len(rows))}, {waited} in total, because the "
+        f"Senders were blocked inside a record {format_times(len(rows))}, {waited} in total, because the "
         f"reader's TCP receive window was full: {_stalls.list_blocked(tables, stalls)}. Mostly {reader} reads too "
         "slowly, or its window is too small for the path."
     )
     say = _Words(
         id=receive.ID,
-        title=f"TCP receive windows blocked senders {_stalls.format_times(len(rows))} inside records",
+        title=f"TCP receive windows blocked senders {format_times(len(rows))} inside records",
         evidence=[e for row in _stalls.sort_longest(tables, rows) for e in _show_stop(tables, row)],
         explanation=found,
         remedies=(

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Scope
+from ..model.text import format_times
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared
@@ -149,11 +150,6 @@ def describe_owed(tables: Tables, row: int) -> str:
     """Say what was still to come when the sender stopped."""
     left = int(tables.waits.owed_bytes[row])
     return f"{left:,} bytes of the message" if left else "the frame that ends the stream"
-
-
-def format_times(number: int) -> str:
-    """Format a number of times: `once`, `12 times`."""
-    return "once" if number == 1 else f"{number:,} times"
 
 
 def count_times(tables: Tables, stalls: Stalls) -> str:

@@ -68,6 +68,7 @@ from msgspec.structs import replace
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..model.text import format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _figures, _shared, _stalls
@@ -309,7 +310,7 @@ def _explain(example: dict[str, str], bursts: int, each: str, hosts: tuple[str, 
         "and TCP receive windows had room. "
         f"Before the idle time the congestion window {example['known']} {example['window_before']} bytes"
         f"{example['source']}. This happened "
-        f"{_stalls.format_times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
+        f"{format_times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
     )
 
 

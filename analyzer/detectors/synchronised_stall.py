@@ -65,7 +65,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, format_times
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -359,7 +359,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     software = _software.recognise(_shared.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
-    length, often = _shared.milliseconds(stalls.median_ns), _often(len(stalls.times))
+    length, often = _shared.milliseconds(stalls.median_ns), format_times(len(stalls.times))
     suspects = "garbage collection" if paused else "a lock, garbage collection"
     period = _find_period(stalls, limits)
     spent = _read_threads(tables, stalls)
@@ -400,10 +400,6 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
 _QUOTA = "the silences end in step with 100 ms, the period of a CPU quota"
 
 
-def _often(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
-
-
 def _count_lost(tables: Tables, stalls: _Stalls) -> int:
     """Sum up the time of the RPCs that waited; never more than the server's time on their connections."""
     connections = _shared.distinct(tables.stalls.connection[stalls.rows])
@@ -441,8 +437,8 @@ def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
 def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _threads.Spent | None) -> str:
     table, rows = tables.stalls, stalls.rows
     parts = [
-        f"{_often(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} although "
-        f"its peer waited{f'; {period}' if period else ''}."
+        f"{format_times(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} "
+        f"although its peer waited{f'; {period}' if period else ''}."
     ]
     if stalls.waiting:
         parts.append(
@@ -450,8 +446,8 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
         )
     if stalls.pings:
         parts.append(
-            f"{_often(stalls.pings).capitalize()} it did not acknowledge a PING meanwhile, which the HTTP/2 library "
-            f"does at once unless {_PINGS_WAIT}."
+            f"{format_times(stalls.pings).capitalize()} it did not acknowledge a PING meanwhile, which the HTTP/2 "
+            f"library does at once unless {_PINGS_WAIT}."
         )
     if spent:
         parts.append(spent.explain())

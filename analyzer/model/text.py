@@ -62,6 +62,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
 
 
+def format_times(number: int) -> str:
+    """Format a number of times: `once`, `12 times`."""
+    return "once" if number == 1 else f"{number:,} times"
+
+
 def list_first(names: Sequence[str], most: int) -> str:
     """List the first names, and say how many more there are: `a, b and 3 more`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")

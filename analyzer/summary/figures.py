@@ -9,7 +9,7 @@ import numpy.typing as npt
 from .. import _core
 from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
-from ..model.text import count
+from ..model.text import count, format_times
 from ..tables import (
     DIRECTIONS,
     ERROR_CODES,
@@ -150,8 +150,7 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
     known = "bytes are missing from the capture"
     for kind, times in zip(tables.problem_kinds, tables.problem_counts, strict=True):
         if kind != known:
-            times_said = "once" if times == 1 else f"{times:,} times"
-            yield f"{kind}: {times_said}{_find_first_place(tables, kind)}"
+            yield f"{kind}: {format_times(times)}{_find_first_place(tables, kind)}"
 
 
 def _list_clock_steps(tables: Tables) -> Iterator[str]:
