@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import format_times
+from ..model.text import count, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
@@ -118,7 +118,7 @@ def find_slow_start_after_idle(tables: Tables, connections: Sequence[int]) -> It
     if not len(rows):
         return
     hosts = restart.name_hosts(tables, rows)
-    where, bursts = " and ".join(hosts), _stalls.format_count(len(rows), "burst of records", "bursts of records")
+    where, bursts = " and ".join(hosts), count(len(rows), "burst of records", "bursts of records")
     segments = int(np.median(waits.in_flight_bytes[rows] // np.maximum(waits.mss[rows], 1)))
     each = _shared.milliseconds(float(np.median(waits.duration_ns[rows])))
     idle = _shared.milliseconds(float(np.median(seen.idle_ns[rows])))

@@ -141,11 +141,6 @@ def show_interval(tables: Tables, row: int, stopped: str, released: str, resumed
     yield Evidence(int(waits.resumed_at_packet[row]), start + duration, resumed)
 
 
-def format_count(number: int, one: str, many: str) -> str:
-    """Format a number with its noun: `1 message`, `1,000 messages`."""
-    return f"{number:,} {one if number == 1 else many}"
-
-
 def describe_owed(tables: Tables, row: int) -> str:
     """Say what was still to come when the sender stopped."""
     left = int(tables.waits.owed_bytes[row])

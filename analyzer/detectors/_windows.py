@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import size
+from ..model.text import count, size
 from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Mask, Tables
 from . import _shared, _stalls
 from ._stalls import Stalls, TimeLimits
@@ -58,7 +58,7 @@ def detect_window(tables: Tables, limits: ReaderLimits, window: Window) -> Itera
     if late.any():
         yield Skipped(
             window.id,
-            f"{_stalls.format_count(int(late.sum()), 'blocked interval is', 'blocked intervals are')} on connections "
+            f"{count(int(late.sum()), 'blocked interval is', 'blocked intervals are')} on connections "
             f"that began before the capture, so {window.name} is unknown",
         )
 

@@ -237,7 +237,7 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
     methods = np.r_[waits.method[held], delays.method[late]]
     return Finding(
         id=ID,
-        title=f"{_stalls.format_count(messages + len(late), 'message', 'messages')} held back after the first bytes",
+        title=f"{count(messages + len(late), 'message')} held back after the first bytes",
         severity=_shared.severity(share or 0.0, limits.warning_share, 1.1),
         confidence=_shared.lower(_shared.quality_allows(tables), "medium" if len(late) else "high"),
         scope=_stalls.make_scope(tables, connections, methods),
@@ -274,7 +274,7 @@ def _explain_held(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
         f"{number:,} by {_HOLDERS[kind][0]} for {_shared.milliseconds(time)}{_refer(kind)}"
         for kind, number, time in _sum_by_kind(tables, held)
     ]
-    messages_were = _stalls.format_count(messages, "message was", "messages were")
+    messages_were = count(messages, "message was", "messages were")
     yield f"At least {messages_were} held back after the first bytes: {'; '.join(parts)}."
     yield "The findings of these causes count that time; it is not counted here."
 
@@ -348,5 +348,5 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
             "loop was busy."
         )
     kind = _sum_by_kind(tables, held)[0][0]
-    messages_were = _stalls.format_count(messages, "message was", "messages were")
+    messages_were = count(messages, "message was", "messages were")
     return f"{messages_were} held back after the first bytes, mostly by {_HOLDERS[kind][0]}{_refer(kind)}."

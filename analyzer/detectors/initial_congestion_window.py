@@ -57,6 +57,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
+from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
@@ -169,10 +170,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     who = f"{paying:,}{of_all} RPC{'s' if tables.rpc_count > 1 else ''}"
     return Finding(
         id=ID,
-        title=(
-            f"{_stalls.format_count(paying, 'RPC', 'RPCs')} waited at the beginning of a connection for the initial "
-            "congestion window"
-        ),
+        title=(f"{count(paying, 'RPC')} waited at the beginning of a connection for the initial congestion window"),
         severity=_rate_severity(tables, firsts, paying, share, limits),
         confidence=_stalls.rate_confidence(tables, rows),
         scope=_stalls.find_scope(tables, rows),

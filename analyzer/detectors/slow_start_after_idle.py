@@ -68,7 +68,7 @@ from msgspec.structs import replace
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import format_times
+from ..model.text import count, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _figures, _shared, _stalls
@@ -183,10 +183,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     restarts = "restarts its" if len(hosts) == 1 else "restart their"
     return Finding(
         id=ID,
-        title=(
-            f"{_stalls.format_count(len(bursts), 'message burst', 'message bursts')} waited for a congestion window "
-            "that idle time had reset"
-        ),
+        title=(f"{count(len(bursts), 'message burst')} waited for a congestion window that idle time had reset"),
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(
             "medium" if any(burst.small for burst in bursts) or not whole else "high",
@@ -206,7 +203,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{_stalls.format_count(len(bursts), 'message', 'messages')} waited {rounds} ({each} each, "
+            f"{count(len(bursts), 'message')} waited {rounds} ({each} each, "
             f"{share:.0%} of RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window after idle time: "
             "set net.ipv4.tcp_slow_start_after_idle=0 there."
         ),
