@@ -365,7 +365,7 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
         f"{count(packets, 'packet')} ({metrics['retransmitted_share']:.1%} of all on "
         f"{count(len(cost.rows), 'connection')}) {'was' if packets == 1 else 'were'} retransmitted{after}. RPCs waited "
         f"{milliseconds(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
-        f"connection. The longest recovery took {milliseconds(float(metrics['longest_recovery_ns']))}."
+        f"connection. The longest recovery that ended took {milliseconds(float(metrics['longest_recovery_ns']))}."
     )
     if queue := _find_queue(tables, cost):
         text += (

@@ -180,6 +180,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     each = _shared.milliseconds(lost / len(bursts))
     hosts = name_hosts(tables, first_rows)
     rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
+    alike = " each" if len(bursts) > 1 else ""
     restarts = "restarts its" if len(hosts) == 1 else "restart their"
     return Finding(
         id=ID,
@@ -203,7 +204,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{count(len(bursts), 'message')} waited {rounds} ({each} each, "
+            f"{count(len(bursts), 'message')} waited {rounds} ({each}{alike}, "
             f"{share:.0%} of RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window after idle time: "
             "set net.ipv4.tcp_slow_start_after_idle=0 there."
         ),
