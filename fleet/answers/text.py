@@ -194,9 +194,10 @@ def count_hosts(edge: Edge) -> str:
 
 
 def notes_of_map(found: ServiceMap) -> Iterator[str]:
-    """Say what the map does not show, and how it counts calls through proxies."""
+    """Say what the map does not show, how exact its quantiles are, and how it counts calls through proxies."""
     if found.more_edges:
         yield f"{count(found.more_edges, 'more pair')} with {count(found.more_rpcs, 'RPC')}: --limit 0 lists all."
+    yield "p50 and p99, here and below, are exact within 10%: RPCs are counted by duration in steps of 19%."
     if found.rpcs_behind_proxies:
         yield (
             f"Legs behind a proxy (└): {count(found.rpcs_behind_proxies, 'RPC')}. In all other figures, each of their "
@@ -232,7 +233,7 @@ def format_change(change: Change) -> str:
     """Format the change of the mean time as a share of the time before."""
     if change.before_ns is None or change.after_ns is None:
         return "new" if change.before_ns is None else "gone"
-    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+    return f"{change.after_ns / change.before_ns - 1:+,.0%}" if change.before_ns else ""
 
 
 def format_signed(ns: int) -> str:
