@@ -57,7 +57,7 @@ class Scrubbing:
         self._run = _core.Scrubbing(list(paths), key=key, hide_methods=hide_methods, ports=ports or [])
 
     def pieces(self, progress: Progress | None = None) -> Iterator[bytes]:
-        """The new file, piece by piece; `progress` is told the bytes read in both passes."""
+        """Yield the scrubbed file in pieces; tell `progress` the bytes read in both passes."""
         while (piece := self._run.step(STEP)) is not None:
             if piece:
                 yield piece
@@ -65,14 +65,14 @@ class Scrubbing:
                 progress(self._run.bytes_read, None)
 
     def report(self) -> Report:
-        """What was done, after the last piece."""
+        """Report what was replaced; call it after the last piece."""
         found = self._run.report()
         tuples = {name: tuple(found[name]) for name in ("reasons", "connections")}
         return Report(**found | tuples)
 
 
 def renamed(tables: Tables, report: Report) -> Tables:
-    """The tables of the capture as it was, with the names that the new one has and without what only files have."""
+    """Give the original's tables the names of the scrubbed capture, and drop what only files have."""
     texts = {reason[:64] for reason in report.reasons}
     # damage of the file is mended, secrets and comments are dropped, and all packets get times
     mended = {"damage": [], "damage_not_listed": 0, "secrets": 0, "comments": [], "packets_without_time": 0}
@@ -96,7 +96,7 @@ def analyses(
     ports: list[int] | None = None,
     sidecar: Sidecar | None = None,
 ) -> tuple[Analysis | str, Analysis | str]:
-    """What is found in the capture as it was, in the names of the new one, and in the new one.
+    """Analyse the original with the names of the scrubbed capture, and the scrubbed capture.
 
     Instead of an analysis the reason why there is no gRPC. TLS is decrypted and HTTP/1.1 read in neither. What was
     recorded `beside` the capture is used for both, without the names in it.
@@ -142,7 +142,7 @@ REPLACED = ("trace_high", "trace_low", "span_id", "request_id")
 
 
 def _digests(tables: Tables) -> dict[str, bytes]:
-    """A digest per table of what has rows at a run's end, so that those of two runs are never held together."""
+    """Compute a digest of each table at a run's end, so that the tables of two runs are never in memory together."""
     names = ("rpcs", "waits", "pings", "turns", "directions")
     columns = {name: _columns(getattr(tables, name)) for name in names}
     columns["rpcs"] = [getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__ if name not in REPLACED]

@@ -100,7 +100,7 @@ def _read_storage(path: Path, state: Any) -> Iterator[tuple[str, set[str]]]:
 
 
 def _read_specification(path: Path, state: Any) -> Iterator[tuple[str, set[str]]]:
-    """The OCI runtime specification of a container, in a folder that has its id."""
+    """Read the OCI runtime specification of a container, from a folder that has its id."""
     folder = path.parent.parent if path.parent.name == "userdata" else path.parent
     annotations = state.get("annotations") or {}
     yield folder.name, {folder.name, *(annotations[key] for key in _ANNOTATIONS if key in annotations)}

@@ -100,7 +100,7 @@ class Tracer:
 
     @property
     def pid(self) -> int:
-        """The tracer's process, by which its instances are named."""
+        """Return the number of the tracer's process, which the names of its instances contain."""
         return self._process.pid
 
     @property

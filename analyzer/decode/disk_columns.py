@@ -18,7 +18,7 @@ _Table = TypeVar("_Table", bound=Struct)
 
 
 def nameless() -> BinaryIO:
-    """A new file in the folder for temporary ones. Raises SpillError."""
+    """Make a file without a name in the folder for temporary files. Raises SpillError."""
     try:
         return cast(BinaryIO, tempfile.TemporaryFile(prefix="grpcdiag-"))
     except OSError as error:
@@ -43,7 +43,7 @@ def renumber(column: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
 
 
 def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Some rows of a column, by a mask or by their numbers, which rise. Pages of a memory map are given back."""
+    """Take rows of a column, by a mask or by ascending numbers; give back the pages of a memory map."""
     if not isinstance(column.base, np.memmap):
         some: npt.NDArray[Any] = column[rows]
         return some
@@ -60,7 +60,7 @@ def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[An
 
 
 def gathered_rows(table: _Table, rows: npt.NDArray[Any]) -> _Table:
-    """Some rows of a table, as `gathered` takes them."""
+    """Take rows of a table, as `gathered` does for a column."""
     return type(table)(*(gathered(getattr(table, name), rows) for name in table.__struct_fields__))
 
 
@@ -106,7 +106,7 @@ class DiskColumns:
                 mapped.flush()
 
     def read(self, part: Part) -> Columns:
-        """The rows of a part."""
+        """Read the rows of a part."""
         found: Columns = {}
         file = self._opened()
         for name, (offset, dtype, shape) in part.places.items():

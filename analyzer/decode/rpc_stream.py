@@ -172,7 +172,7 @@ class _Rows:
         self._next += rows
 
     def ready(self) -> Iterator[RpcRows]:
-        """The pieces that nothing changes any more, in order."""
+        """Yield the pieces that nothing changes any more, in order."""
         if self._direct is not None:
             columns, self._direct = self._direct, None
             yield self._rows(columns)

@@ -57,7 +57,7 @@ class Trigger(Struct, frozen=True):
         return f"{found[0].id}: {found[0].title}" if found else None
 
     def _judge_latency(self, methods: Iterable[MethodFacts]) -> str | None:
-        """Each method alone: a slow one with few calls must not disappear among many fast ones."""
+        """Judge each method alone: a slow one with few calls must not disappear among many fast ones."""
         for one in methods:
             value = getattr(one.latency_ns, self.quantile) if one.latency_ns else 0
             if value > self.limit:

@@ -73,7 +73,7 @@ def list_first(names: Sequence[str], most: int) -> str:
 
 
 def packet_filter(packets: Iterable[int]) -> str:
-    """The Wireshark display filter that shows some packets: `frame.number in {45, 54..56}`."""
+    """Write the Wireshark display filter that shows these packets: `frame.number in {45, 54..56}`."""
     runs: list[list[int]] = []
     for packet in sorted(set(packets)):
         if runs and packet == runs[-1][-1] + 1:

@@ -63,7 +63,7 @@ def interval_of(durations: Durations) -> dict[str, Interval] | None:
 
 @lru_cache(maxsize=4_096)
 def _lower_rank(share: float, count: int) -> int | None:
-    """The largest rank with a chance of `_TAIL` at most that fewer values than it lie below the quantile."""
+    """Find the largest rank for which the chance that fewer values lie below the quantile is at most `_TAIL`."""
     below = np.arange(count + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log((count - below[:-1]) / below[1:] * (share / (1 - share))))])
     chances = np.exp(logs - logs.max())

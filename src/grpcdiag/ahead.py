@@ -33,7 +33,7 @@ def read_ahead(arguments: Sequence[str]) -> bool:
 
 
 def begun(files: Sequence[str], how: DecodeOptions) -> Reading | None:
-    """The reading that has begun, once, if it is of these files in this way; one of another way is stopped."""
+    """Hand over the reading that has begun, once, if it is of these files with these options; stop another one."""
     reading = _begun.pop(files[0], None) if len(files) == 1 else None
     if reading is None or how == _PLAIN:
         return reading

@@ -47,7 +47,7 @@ _sent_again = 0
 
 
 def heed_signals() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP end the process, with 128 and the signal's number as its exit code.
+    """Let SIGINT, SIGTERM and SIGHUP end the process, with 128 and the signal's number as its exit code.
 
     Signals that the caller had ignored, as nohup does, stay ignored. Handlers that a command sets take precedence.
     """
@@ -80,12 +80,12 @@ def leave(code: int) -> NoReturn:
 
 
 def remember(thing: Any) -> None:
-    """Before a signal ends the process, `thing.undo()` is called, unless it is forgotten by then."""
+    """Call `thing.undo()` before a signal ends the process, unless it is forgotten by then."""
     _unfinished.append(thing)
 
 
 def forget(thing: Any) -> None:
-    """It is whole, or gone."""
+    """Forget a thing that is finished, or removed."""
     if thing in _unfinished:
         _unfinished.remove(thing)
 
@@ -103,7 +103,7 @@ class Unfinished:
         self._make, self._undo, self._only_for_signals = make, undo, only_for_signals
 
     def __enter__(self) -> Any:
-        """What was made."""
+        """Make the thing and return it."""
         with Indivisible():
             self._made = self._make()
             remember(self)
@@ -121,7 +121,7 @@ class Unfinished:
 
 
 def scratch(prefix: str, parent: Any = None) -> Unfinished:
-    """A temporary folder for the block; gives its path."""
+    """Make a temporary folder for a block, which gets its path."""
 
     def make() -> Any:
         from pathlib import Path
@@ -146,12 +146,12 @@ class Indivisible:
     """A block of the main thread at whose end a signal is heard, not within: for milliseconds."""
 
     def __enter__(self) -> None:
-        """Signals wait."""
+        """Let signals wait."""
         global _indivisible
         _indivisible += _in_main_thread()
 
     def __exit__(self, *_: object) -> None:
-        """Signals that came are heard."""
+        """Handle the signals that came."""
         global _indivisible
         _indivisible -= _in_main_thread()
         if _waiting and not _indivisible:
@@ -165,13 +165,13 @@ class Raising:
     """
 
     def __enter__(self) -> None:
-        """From now on it raises."""
+        """Let a signal raise KeyboardInterrupt."""
         global _raises
         _raises += 1
         sys.unraisablehook = _hear_again
 
     def __exit__(self, *_: object) -> None:
-        """Signals end the process as before."""
+        """Let signals end the process as before."""
         global _raises
         _raises -= 1
 
@@ -267,7 +267,7 @@ def _try(undo: Callable[[Any], object], what: Any) -> None:
 
 
 def _children() -> Iterator[int]:
-    """The processes that this one has started, as far as the system tells."""
+    """Yield the processes that this one has started, as far as the system tells."""
     for name in os.listdir("/proc") if sys.platform == "linux" else ():  # noqa: PTH208 pathlib is late
         try:
             with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123

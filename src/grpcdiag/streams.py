@@ -78,7 +78,7 @@ def forget_output() -> None:
 
 
 def complain(text: str) -> None:
-    """A message on standard error, if that can be written."""
+    """Write a message on standard error, if that can be written."""
     from contextlib import suppress
 
     with suppress(OSError, AttributeError):

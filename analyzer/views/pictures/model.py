@@ -72,7 +72,7 @@ class Subject(NamedTuple):
 
     @property
     def alone(self) -> tuple[int]:
-        """The connection as the only one of a picture."""
+        """Return the connection as the only one that a picture shows."""
         return (self.connection,)
 
     @property

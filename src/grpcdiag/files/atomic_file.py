@@ -23,12 +23,12 @@ ORDINARY = 0o666
 
 
 def random_name() -> str:
-    """A name for a file that is not whole, which nobody can guess."""
+    """Make a name for an unfinished file that nobody can guess."""
     return f".grpcdiag-{random_part()}"
 
 
 def random_part() -> str:
-    """A part of such a name."""
+    """Make the random part of such a name."""
     return os.urandom(5).hex()
 
 
@@ -106,7 +106,7 @@ def _begin(place: Place, mode: int, named: Callable[[str], str]) -> tuple[Place,
 
 @contextmanager
 def replacing(path: Path, user: pwd.struct_passwd | None = None, mode: int | None = None) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once everything is written, and is gone after an error or Ctrl-C.
+    """Make a file that takes the place of `path` once all is written, and is removed after an error or Ctrl-C.
 
     What is no ordinary file, such as a pipe or /dev/stdout, is written as it is, and so is a file in a folder that
     takes no others. Without `mode` it has the mode of the file that it replaces. Raises OSError.
@@ -129,7 +129,7 @@ def replacing(path: Path, user: pwd.struct_passwd | None = None, mode: int | Non
 
 
 def _begin_or_open(path: Path, user: pwd.struct_passwd | None, mode: int) -> tuple[Place, Part | int]:
-    """As `begin`; a descriptor of what is to be written as it is. Raises OSError."""
+    """Begin a file as `begin` does; open what must be written in place, and give its descriptor. Raises OSError."""
     try:
         place, part = begin(path, user, mode, lambda _: random_name())
     except PermissionError:
@@ -143,7 +143,7 @@ def _begin_or_open(path: Path, user: pwd.struct_passwd | None, mode: int) -> tup
 
 @contextmanager
 def replacing_in(folder: Path, *, parents: bool = False) -> Iterator[Callable[[str], IO[bytes]]]:
-    """A function that makes files for a folder; they get their names together, and are gone after an error or Ctrl-C.
+    """Give a function that makes files for a folder; all get their names together, or are removed after an error.
 
     The folder is made if need be, with those above it if `parents`, and then gone as well. Raises OSError.
     """

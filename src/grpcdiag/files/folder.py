@@ -27,7 +27,7 @@ class Folder:
     """An open folder, and the rights with which files in it are made, renamed and removed."""
 
     def __init__(self, place: int | str, rights: Rights, owner: pwd.struct_passwd | None = None) -> None:
-        """The folder closes `place`, its descriptor; where no folders are opened it is a path.
+        """Take over `place`: a descriptor, which the folder closes, or a path on systems that open no folders.
 
         `owner` is given the files that root makes here.
         """
@@ -96,7 +96,7 @@ class Folder:
                 return
 
     def look(self, name: str) -> os.stat_result | None:
-        """What has this name; None when nothing has."""
+        """Look up what has this name; None if nothing has it."""
         with self.rights.taken():
             return _stat(self._find(name), self._descriptor)
 
@@ -104,7 +104,7 @@ class Folder:
         return os.path.join(self._path, name)
 
     def names(self) -> list[str]:
-        """The names of all that is here. Raises OSError."""
+        """List the names in the folder. Raises OSError."""
         with self.rights.taken():
             listing = os.open(".", _LISTING, dir_fd=self._descriptor)
             try:
@@ -113,12 +113,12 @@ class Folder:
                 os.close(listing)
 
     def free_bytes(self) -> int:
-        """Bytes that are free on the disk. Raises OSError."""
+        """Count the bytes that are free on the folder's disk. Raises OSError."""
         room = os.statvfs(self._place)
         return room.f_bavail * room.f_frsize
 
     def only_roots(self) -> bool:
-        """Whether nobody but root can change what is here."""
+        """Check whether only root can change what is in the folder."""
         return _only_roots(os.stat(self._place))
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Place(NamedTuple):
     """It is there and no ordinary file: a pipe, a device, standard output. It is written as it is."""
 
     def __enter__(self) -> Self:
-        """The folder is open inside the block."""
+        """Keep the folder open inside the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -162,7 +162,7 @@ def find(path: str | Path, user: pwd.struct_passwd | None = None) -> Place:
 
 
 def find_in_roots_folder(path: str | Path, owner: pwd.struct_passwd | None = None) -> Place:
-    """As `find` for root, in a folder that root alone can change and to which root alone can change the way.
+    """Find a place as `find` does, for root: only root can change the folder and the way to it.
 
     Raises PermissionError for all other folders.
     """
@@ -273,7 +273,7 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """The names in a path, the last one first."""
+    """Split a path into its names, the last one first."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 

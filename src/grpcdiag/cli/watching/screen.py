@@ -60,7 +60,7 @@ class Messages:
     """The last messages: a screen shows them, and they are said again when it is gone."""
 
     def __init__(self, *, quiet: bool) -> None:
-        """With `quiet` they are shown only."""
+        """Show messages on the screen; with `quiet`, write them nowhere else."""
         self.last: list[str] = []
         self._quiet = quiet
 

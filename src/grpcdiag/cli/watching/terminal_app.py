@@ -38,7 +38,7 @@ class Timeline(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "back", "back")]
 
     def __init__(self, call: CallFigures, draw_call: DrawCall) -> None:
-        """It is drawn in a thread, because packets are read again."""
+        """Store `draw_call`, which runs in a thread because it reads packets again."""
         super().__init__()
         self._call, self._draw_call = call, draw_call
 
