@@ -57,9 +57,19 @@ def prepare() -> None:
     )
 
 
-def is_reader_gone(error: BaseException | None) -> bool:
-    """Check whether an error says that the reader of standard output has ended; Windows has no `_StandardOutput`."""
-    return isinstance(error, BrokenPipeError if sys.platform == "win32" else OutputReaderGone)
+def is_reader_gone(error: OSError, path: object = None) -> bool:
+    """Check whether an error says that the reader of standard output has ended; `path` may be standard output, too."""
+    if sys.platform == "win32" or not isinstance(error, BrokenPipeError):  # Windows has no `_StandardOutput`
+        return isinstance(error, BrokenPipeError)
+    return isinstance(error, OutputReaderGone) or (path is not None and _is_output(path))
+
+
+def _is_output(path: object) -> bool:
+    """Check whether a path, such as /dev/stdout, is standard output."""
+    try:
+        return os.path.samestat(os.stat(str(path)), os.fstat(1))  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def _is_open(number: int) -> bool:

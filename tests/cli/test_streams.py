@@ -34,7 +34,7 @@ COMMANDS = {
 
 
 def run(words: list[str], redirected: str) -> tuple[int, str]:
-    line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-m", "grpcdiag", *words]
+    line = ["bash", "-c", f'"$@" {redirected}', "bash", sys.executable, "-m", "grpcdiag", *words]
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
     return done.returncode, done.stderr
 
@@ -100,6 +100,11 @@ def test_a_reader_of_another_file_that_has_gone_is_an_error(tmp_path: Path) -> N
         pass
     _, said = command.communicate(timeout=PATIENCE_S)
     assert (command.returncode, said) == (2, f"grpcdiag: cannot write {pipe}: Broken pipe\n")
+
+
+def test_standard_output_may_be_named() -> None:
+    words = ["frames", recorded("ydb-unary-single-inflight1.pcap"), "--format", "jsonl", "-o", "/dev/stdout"]
+    assert run(words, "| head -c 1 >&2; echo ${PIPESTATUS[0]} >&2") == (0, "{0\n")
 
 
 @pytest.mark.parametrize("through_typer", [False, True])

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar
 
 from ...interruption import Unfinished, scratch
-from ...streams import is_reader_gone
+from ...streams import OutputReaderGone, is_reader_gone
 from .config import apply_config
 from .keylog import read_secrets
 from .messages import UNREADABLE as UNREADABLE
@@ -117,8 +117,8 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_reader_gone(error):
-            raise
+        if is_reader_gone(error, what):
+            raise OutputReaderGone(error.errno, error.strerror) from None
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
