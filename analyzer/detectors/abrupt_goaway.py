@@ -243,13 +243,14 @@ def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Ev
     yield _failures.began(tables, int(mine[-1]))
 
 
+_TWO_STEPS = "server: two GOAWAYs, then waits for open calls"
+
+
 def _list_remedies(tables: Tables, connections: tuple[int, ...], *, all_late: bool) -> tuple[Remedy, ...]:
     stop = (
-        Remedy(
-            "grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"
-        ),
-        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "server: the same, for up to that time"),
-        Remedy("C-core", "Server::Shutdown(deadline)", "server: the same, until the deadline"),
+        Remedy("grpc-go", "Server.GracefulStop()", f"{_TWO_STEPS}, however long they take"),
+        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", f"{_TWO_STEPS}, up to that time"),
+        Remedy("C-core", "Server::Shutdown(deadline)", f"{_TWO_STEPS} until the deadline"),
     )
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
     if all_late:
