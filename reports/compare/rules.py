@@ -15,11 +15,14 @@ METRICS = (*TIMES, "throughput", "packets", "control", "connections", "errors", 
 """What a rule can limit."""
 
 GRAMMAR = (
-    "p99:1.2 or p99:1.2+5ms: 1.2 times or more, by at least 5 ms and by more than chance (also p50, p90, and latency "
-    "for each of them); throughput:1.2: the rate fell by that factor; packets:1.2, control:1.2, connections:1.2: "
-    "packets per message, packets with only control frames, or connections rose by that factor; errors:0.01: 1% more "
-    "of the RPCs fail; p99>50ms, packets>2, connections>8, errors>0.01, throughput<1000: a limit without a baseline; "
-    "finding:warning, or warning: a finding at least that severe appears or grows; finding:ID: that finding does"
+    "p99:1.2, p99:1.2+5ms: 1.2 times or more, by at least 5 ms and by more than chance; also p50, p90; latency: each",
+    "throughput:1.2: the rate fell by that factor",
+    "packets:1.2, control:1.2: packets per message, or those with only control frames, rose by that factor",
+    "connections:1.2: their number rose by that factor",
+    "errors:0.01: 1% more of the RPCs fail",
+    "p99>50ms, packets>2, connections>8, errors>0.01, throughput<1000: a limit without a baseline",
+    "warning, finding:warning: a finding at least that severe appears or grows",
+    "finding:ID: that finding does",
 )
 """The rules, for error messages."""
 _RULE = re.compile(r"([a-z0-9]+)([:<>])(.*)", re.DOTALL)
@@ -59,7 +62,7 @@ def parse(text: str, ids: Sequence[str]) -> Rule:
         return Rule(text, "finding", finding=text)
     match = _RULE.fullmatch(text.replace(" ", ""))
     if not match or match[1] not in METRICS:
-        raise RuleError(f"{text!r} is not one of: {GRAMMAR}")
+        raise RuleError("\n  ".join((f"{text!r} is not one of:", *GRAMMAR)))
     metric, sign, value = match.groups()
     if metric == "finding" and sign == ":":
         if value not in SEVERITIES and value not in ids:
