@@ -55,7 +55,7 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number with three significant digits, or with all digits before the point."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"

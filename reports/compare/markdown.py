@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from ...analyzer import _core
-from ...analyzer.model.text import duration, number
+from ...analyzer.model.text import duration, format_number
 from ..shared.markdown_escape import Block, code, fitting, folded, items, prose, sentence, table
 from .comparison import Comparison
 from .figures import Changed
@@ -71,8 +71,8 @@ def _show_scaling(s: Scaling) -> str:
             point.run + (" (knee)" if point.run == s.knee else ""),
             f"{point.callers:,}",
             f"{point.connections:,}",
-            number(point.per_s),
-            number(point.ideal_per_s),
+            format_number(point.per_s),
+            format_number(point.ideal_per_s),
             f"{point.of_ideal:.0%}",
         )
         for point in s.points

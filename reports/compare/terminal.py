@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.text import count, duration, list_first, number, safe
+from ...analyzer.model.text import count, duration, format_number, list_first, safe
 from ..shared.drawing import BAD, CAUSE_STYLES, GOOD, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
@@ -208,9 +208,9 @@ def _format_point(p: Point, s: Scaling) -> list[str]:
         p.run + (" knee" if p.run == s.knee else ""),
         f"{p.callers:,}",
         f"{p.connections:,}",
-        "-" if p.at_once is None else number(p.at_once),
-        number(p.per_s),
-        number(p.ideal_per_s),
+        "-" if p.at_once is None else format_number(p.at_once),
+        format_number(p.per_s),
+        format_number(p.ideal_per_s),
         f"{p.of_ideal:.0%}",
         f"{cause} {share:.0%}",
     ]

@@ -1,7 +1,7 @@
 """Format the figures of a comparison in words, for all reports."""
 
 from ...analyzer.model.finding import Finding
-from ...analyzer.model.text import count, duration, number, size
+from ...analyzer.model.text import count, duration, format_number, size
 from .figures import Changed, Figure, Shift
 from .run import Run
 
@@ -21,7 +21,7 @@ def format_value(figure: Figure, value: float | None) -> str:
         return f"{value:.1%}"
     if figure.unit == "B" or figure.name == "message_bytes_per_s":
         return size(value)
-    return number(value)
+    return format_number(value)
 
 
 def format_ratio(ratio: float | None) -> str:

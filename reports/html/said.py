@@ -7,7 +7,7 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
-from ...analyzer.model.text import duration, list_first, number, safe, utc
+from ...analyzer.model.text import duration, format_number, list_first, safe, utc
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.quality import find_main, judge_verdict, rank_cost
@@ -183,7 +183,7 @@ def stream(method: MethodFacts) -> str | None:
     """Describe the messages of long RPCs; None for methods of unary calls."""
     if method.messages <= 2 * method.rpcs or not method.messages_per_s:
         return None
-    text = f"{method.messages:,} messages, {number(method.messages_per_s)} per second, both directions"
+    text = f"{method.messages:,} messages, {format_number(method.messages_per_s)} per second, both directions"
     response = method.turnaround_ns
     if response:
         text += f"; response time {duration(response.p50)} (p50), {duration(response.p99)} (p99)"

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
-from ...analyzer.model.text import count, duration, number, safe
+from ...analyzer.model.text import count, duration, format_number, safe
 from ..shared.drawing import NARROW, more
 from ..shared.quality import format_round_trip, list_implementations
 from ..shared.sentences import describe_requests, describe_total, name_path, name_status
@@ -68,7 +68,7 @@ def _show_method(method: MethodFacts) -> Text:
 def _show_stream(method: MethodFacts) -> Text:
     """Show the message rate and response time of long RPCs, whose own duration says little."""
     text = f"{_name_method(method)}: {method.messages:,} messages, "
-    text += f"{number(method.messages_per_s or 0)} per second, both directions"
+    text += f"{format_number(method.messages_per_s or 0)} per second, both directions"
     response = method.turnaround_ns
     if response:
         text += f"; response time {duration(response.p50)} (p50), {duration(response.p99)} (p99)"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from ....analyzer.model.analysis import MethodFacts
-from ....analyzer.model.text import duration, number
+from ....analyzer.model.text import duration, format_number
 from ...html import said
 from ..comparison import Comparison
 from ..figures import part, rates
@@ -156,10 +156,10 @@ def list_rates(c: Comparison) -> list[Bar]:
     most = max([*found, *noise, 1e-9])
 
     def draw(place: int, run: Run, rate: float) -> Bar:
-        text = f"{number(rate)} {c.unit}s per second"
+        text = f"{format_number(rate)} {c.unit}s per second"
         if place or len(noise) < 2:
             return Bar(run.label, text, ((f"run-{place % MOST_LINES}", 0.0, 100 * rate / most, text),))
-        text += f", {number(min(noise))} to {number(max(noise))} in {len(noise)} baselines"
+        text += f", {format_number(min(noise))} to {format_number(max(noise))} in {len(noise)} baselines"
         ends = (100 * min(noise) / most, 100 * max(noise) / most)
         return Bar(run.label, text, (("run-0", 0.0, 100 * rate / most, text),), *ends)
 
@@ -175,9 +175,9 @@ def list_packets(c: Comparison) -> list[Bar]:
         parts, begin = [], 0.0
         for kind, each in kinds.items():
             width = 100 * each / most
-            parts.append((f"packets-{kind}", begin, width, f"{PACKETS[kind]}: {number(each)}"))
+            parts.append((f"packets-{kind}", begin, width, f"{PACKETS[kind]}: {format_number(each)}"))
             begin += width
-        bars.append(Bar(run.label, f"{number(sum(kinds.values()))} packets per message", tuple(parts)))
+        bars.append(Bar(run.label, f"{format_number(sum(kinds.values()))} packets per message", tuple(parts)))
     return bars
 
 
@@ -195,7 +195,7 @@ def draw_scaling(s: Scaling) -> Chart:
         point = s.points[at]
         x, y = place(point.load, point.per_s)
         knee = ", the knee" if point.run == s.knee else ""
-        rate = f"{number(point.per_s)} {s.unit}s per second at {point.load:,} {s.by}"
+        rate = f"{format_number(point.per_s)} {s.unit}s per second at {point.load:,} {s.by}"
         return Mark(x, y, None, None, f"{point.run}: {rate}, {point.of_ideal:.0%} of the ideal{knee}")
 
     slope = s.points[0].ideal_per_s / s.points[0].load
@@ -204,7 +204,7 @@ def draw_scaling(s: Scaling) -> Chart:
         f"{s.unit}s per second by {s.by}",
         (Line(0, "rate", tuple(map(mark, range(len(s.points)))), joined=len(loads) == len(s.points)),),
         tuple(Tick(place(load, 0)[0], f"{load:,}") for load in _list_ends(loads)),
-        tuple(Tick(place(0, step * at)[1], number(step * at)) for at in range(round(top / step) + 1)),
+        tuple(Tick(place(0, step * at)[1], format_number(step * at)) for at in range(round(top / step) + 1)),
         f"{place(0, 0)[0]:.1f},{place(0, 0)[1]:.1f} {end[0]:.1f},{end[1]:.1f}",
     )
 
