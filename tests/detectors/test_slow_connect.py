@@ -153,7 +153,7 @@ def test_an_attempt_that_the_server_answers_in_another_protocol(tmp_path: Path, 
 
 
 def test_every_kind_is_described() -> None:
-    kinds = {"dns", "syn", "tls", "settings", *_attempts.KINDS}
+    kinds = {"dns", "syn", "syn_there", "syn_ack", "tls", "settings", *_attempts.KINDS}
     assert set(detector.CAUSES) == set(detector.ADVICE) == set(detector.REMEDIES) == kinds
 
 

@@ -14,9 +14,13 @@ from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages, Tables
+from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Frames, Messages, Tables
 from grpcdiag.reports import analysis_json
 
+HEADERS, END_STREAM = 1, 1
+"""The larger type of those whose frames may end a stream, and their flag (RFC 9113 sections 6.1 and 6.2)."""
+END = 2
+"""The end of a request, where 0 and 1 are the directions of messages."""
 VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
@@ -167,10 +171,12 @@ def check_traffic(whole: dict[str, Any], messages: Any) -> None:
 def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
     """By stream: from a request message's last byte to the first byte of the next response message.
 
-    Of several requests before one response the last counts, of several responses after one request the first.
+    Of several requests before one response the last counts, of several responses after one request the first. The
+    request's END_STREAM counts as well if it comes more than a round trip behind the message.
     """
-    m = rows(Messages, files)
-    events: dict[int, list[tuple[int, int, int]]] = {}
+    m, f = rows(Messages, files), rows(Frames, files)
+    round_trips = budgeted(files).connections.near_server_rtt_ns
+    events: dict[int, list[tuple[int, ...]]] = {}
     for stream, direction, first, last, packet in zip(
         m.stream.tolist(),
         m.direction.tolist(),
@@ -180,12 +186,17 @@ def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
         strict=True,
     ):
         events.setdefault(stream, []).append((packet, direction, first if direction else last))
+    for row in np.flatnonzero((f.direction == 0) & (f.kind <= HEADERS) & (f.flags & END_STREAM != 0)).tolist():
+        at = int(f.last_packet[row]), END, int(f.last_time_ns[row]), int(round_trips[f.connection[row]])
+        events.setdefault(int(f.stream[row]), []).append(at)
     found: dict[int, list[int]] = {}
     for stream, listed in events.items():
         since: int | None = None
-        for _, direction, time_ns in sorted(listed):
-            if direction == 0:
+        for _, what, time_ns, *round_trip in sorted(listed):
+            if what == 0:
                 since = time_ns
+            elif what == END:
+                since = time_ns if since is not None and time_ns - since > round_trip[0] else since
             elif since is not None:
                 found.setdefault(stream, []).append(time_ns - since)
                 since = None
