@@ -138,8 +138,10 @@ def metrics(finding: Finding) -> Iterator[tuple[str, str]]:
     for key, value in finding.metrics.items():
         if key.endswith("_ns") and not isinstance(value, str):
             yield key[:-3].replace("_", " "), duration(value)
+        elif isinstance(value, float) and key.endswith("share"):
+            yield key.replace("_", " "), f"{value:.1%}"
         elif isinstance(value, float):
-            yield key.replace("_", " "), f"{value:,.4g}"
+            yield key.replace("_", " "), f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
         else:
             yield key.replace("_", " "), f"{value:,}" if isinstance(value, int) else value
 

@@ -343,6 +343,20 @@ def test_a_slow_rpc_without_an_end_is_listed() -> None:
     assert (second["duration"], second["status"]) == ("32.8 ms", "OK")
 
 
+def test_figures_of_a_finding_have_units_and_no_exponent() -> None:
+    analysis, _ = made(recorded("wild/idle-drop.pcap.zst"))
+    finding = replace(
+        analysis.findings[0], metrics={"a_share": 0.2, "b": 12_345.6, "c": 0.5, "d_ns": 1_500, "e": 1_000}
+    )
+    assert list(said.metrics(finding)) == [
+        ("a share", "20.0%"),
+        ("b", "12,346"),
+        ("c", "0.5"),
+        ("d", "1.50 µs"),
+        ("e", "1,000"),
+    ]
+
+
 def test_steps_of_threads_fill_the_intervals_in_which_their_side_had_to_act() -> None:
     path = recorded("processes/slow-pool.pcap.zst")
     sidecar, _ = find_sidecar([path])
