@@ -254,7 +254,14 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case "server_reset":
             what = f"RST_STREAM {error_name(code)} from the server"
         case "client_deadline":
-            ended = {NOBODY: "a response that came", NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
+            if find_unreceived(tables, int(rows.rpc[place])) is not None:
+                return "the last retransmission of its response, which the client never acknowledged"
+            nobody = (
+                "a response that came"
+                if _find_closing(tables, int(rows.rpc[place])) is None
+                else "its connection's end"
+            )
+            ended = {NOBODY: nobody, NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
             sender = "server" if rows.reset_by[place] else "client"
             early = rows.duration_ns[place] < rows.deadline_ns[place]
             when = "when its grpc-timeout was about to pass" if early else "after its grpc-timeout"
@@ -297,6 +304,29 @@ def ended(tables: Tables, rpc: int, what: str) -> Evidence:
     return Evidence(packet, time, f"{what}, {after} after the RPC began ({where}){said}")
 
 
+def find_unreceived(tables: Tables, rpc: int) -> int | None:
+    """Find the row of the undelivered table with the response that an RPC's client had not received at its deadline.
+
+    Its time ends there; one that a later response ended goes on for `LATE_NS`.
+    """
+    rpcs, u = tables.rpcs, tables.undelivered
+    if rpc >= len(tables.deadlines) or rpcs.status_source[rpc] != CLIENT_DEADLINE:
+        return None
+    mine = (u.connection == rpcs.connection[rpc]) & (u.direction == 1)
+    rows = np.flatnonzero(mine & (u.last_time_ns > rpcs.start_time_ns[rpc]))
+    reset = tables.failures.reset_by[tables.failures.rpc == rpc]
+    never = (reset == NOBODY).any() and rpcs.duration_ns[rpc] < tables.deadlines[rpc] + _core.LATE_NS
+    return int(rows[0]) if never and len(rows) else None
+
+
+def _find_closing(tables: Tables, rpc: int) -> int | None:
+    """Find the FIN or RST with which an RPC ended."""
+    rpcs, closings = tables.rpcs, tables.closings
+    end = int(rpcs.start_time_ns[rpc]) + int(rpcs.duration_ns[rpc])
+    rows = np.flatnonzero((closings.connection == rpcs.connection[rpc]) & (closings.time_ns == end))
+    return int(rows[0]) if len(rows) else None
+
+
 def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
     """Find the packet that ended an RPC, and its time.
 
@@ -315,6 +345,8 @@ def _find_end(tables: Tables, rpc: int) -> tuple[int, int]:
         closes &= closings.time_ns <= begin + rpcs.duration_ns[rpc]  # it may have ended before
         rows = np.flatnonzero(closes & (closings.direction == tables.connections.closed_by[connection]))
         places = [(int(closings.packet[row]), int(closings.time_ns[row])) for row in rows[:1]]
+    elif (row := find_unreceived(tables, rpc)) is not None:
+        places = [(int(tables.undelivered.last_packet[row]), int(tables.undelivered.last_time_ns[row]))]
     elif len(rows := np.flatnonzero((failures.rpc == rpc) & (failures.refused_packet > 0))):
         places = [(int(failures.refused_packet[rows[0]]), int(failures.refused_time_ns[rows[0]]))]
     last = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
