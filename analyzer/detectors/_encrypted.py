@@ -18,10 +18,12 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
+from ..tables.grouping import group_rows
+from . import _congestion, _shared, _stalls, _stop_remedies, capture_quality, loss_recovery
 from . import connection_churn as churn
 from . import receive_window_stall as receive
 from . import slow_start_after_idle as restart
+from . import synchronised_stall as stop
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -36,6 +38,8 @@ class Limits(Struct, frozen=True, eq=False):
     """The same share from which it is reported (heuristic: above the variation between equal runs)."""
     few_turns: float = 10.0
     """Responses per connection up to which it is hardly used (heuristic: as the RPCs of connection-churn)."""
+    stopped_connections: int = 3
+    """Connections on which a server was silent at once (heuristic: as the RPCs of synchronised-stall)."""
 
 
 _LIMITS = Limits()
@@ -48,6 +52,7 @@ def detect(tables: Tables, connections: Sequence[int]) -> Iterator[Finding | Ski
     yield from find_slow_start_after_idle(tables, connections)
     yield from find_receive_window_stall(tables, connections)
     yield from find_connection_churn(tables, connections)
+    yield from find_synchronised_stall(tables, connections)
 
 
 def _select_records(tables: Tables, connections: Sequence[int]) -> tuple[Tables, Ints]:
@@ -270,5 +275,78 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         verdict=(
             f"{client} opened {len(group):,} TLS connections for {turns:.1f} responses each, and setting them up took "
             f"{share:.0%} of the time they were open: create one channel and keep it."
+        ),
+    )
+
+
+def find_synchronised_stall(tables: Tables, connections: Sequence[int]) -> Iterator[Finding]:
+    """Find servers that were silent on all their connections, and then went on on all of them at once.
+
+    The clients began to wait at different moments, as for `synchronised-stall`. TCP acknowledged what they had sent: in
+    so long a time it would have been retransmitted after a timeout.
+    """
+    c, r, limits = tables.connections, tables.records, stop.Limits()
+    mine = np.flatnonzero((r.direction == 1) & np.isin(r.connection, np.asarray(connections, dtype=np.int64)))
+    mean = (r.answer_ns[mine] - r.longest_answer_ns[mine]) / np.maximum(r.answers[mine].astype(np.int64) - 1, 1)
+    silent = r.longest_answer_ns[mine] >= np.maximum(limits.long_ns, limits.factor * mean)
+    resent = (c.retransmitted_packets > c.needless_retransmissions) | (c.retransmission_timeouts > 0)
+    silent &= (r.answers[mine] >= _LIMITS.few_turns) & ~resent[r.connection[mine]]
+    for group in group_rows(c.server_ip[r.connection[mine]]).values() if len(mine) else ():
+        rows = mine[group[silent[group]]]
+        if len(rows) >= _LIMITS.stopped_connections and _goes_on_at_once(tables, mine[group], rows, limits):
+            yield _make_stall_finding(tables, rows)
+
+
+def _goes_on_at_once(tables: Tables, every: Ints, rows: Ints, limits: stop.Limits) -> bool:
+    """Check whether the longest silences of all connections that were open meanwhile ended together."""
+    c, r = tables.connections, tables.records
+    lengths, ends = r.longest_answer_ns[rows], r.answer_time_ns[rows] + r.longest_answer_ns[rows]
+    apart, together = int(lengths.max() - lengths.min()), int(ends.max() - ends.min())
+    open_then = (c.first_time_ns[r.connection[every]] < ends.min()) & (
+        c.last_time_ns[r.connection[every]] > r.answer_time_ns[rows].max()
+    )
+    alone = len(rows) == int(open_then.sum())
+    soon = together <= min(limits.at_once * apart, limits.of_silence * int(lengths.min()))
+    return alone and soon and apart >= limits.apart_ns
+
+
+def _make_stall_finding(tables: Tables, rows: Ints) -> Finding:
+    r = tables.records
+    on = tuple(sorted(r.connection[rows].tolist()))
+    server, length = _shared.host(tables, on[0], 1), _shared.milliseconds(float(np.median(r.longest_answer_ns[rows])))
+    stopped = f"{server} sent nothing on {len(on):,} TLS connections for {length}, and then on all of them at once"
+    evidence = [
+        item
+        for row in rows[: _shared.EXAMPLES].tolist()
+        for item in (
+            Evidence(
+                int(r.answer_from_packet[row]),
+                int(r.answer_time_ns[row]),
+                f"connection {r.connection[row]}: the last record of the client before the silence",
+            ),
+            Evidence(
+                int(r.answer_to_packet[row]),
+                int(r.answer_time_ns[row] + r.longest_answer_ns[row]),
+                f"the next record of {server}",
+            ),
+        )
+    ]
+    return Finding(
+        id=stop.ID,
+        title=stopped,
+        severity="warning",
+        confidence="low",
+        scope=Scope(on, ()),
+        metrics={"connections": len(on), "median_stall_ns": int(np.median(r.longest_answer_ns[rows]))},
+        evidence=tuple(evidence),
+        explanation=(
+            f"{stopped}. Their clients had begun to wait at different moments, and TCP acknowledged what they sent. "
+            "The records are encrypted: a lock, a pool or a service that all calls need would look the same, and so "
+            "would calls that one event answers."
+        ),
+        remedies=_stop_remedies.list_remedies(None, server, quota=False, paused=False),
+        references=("RFC 9293 section 3.8.6.3",),
+        verdict=(
+            f"{stopped}: look for a lock, garbage collection, a CPU quota, a blocked event loop or a paused host there."
         ),
     )

@@ -30,6 +30,10 @@ lasted for 200 ms. From a second on, three waiting RPCs are enough if TCP acknow
 methods are quick otherwise; two are enough with a late PING. The time lost is that of the RPCs that waited together for
 the server. What a client's pause costs its callers comes before their first packet, and is not counted.
 
+In a capture of TLS without its secrets, three connections of a server or more take the place of RPCs, all that were
+open. On each the server's longest silence behind a record of the client lasted for a second and for five times its
+mean, and nothing was retransmitted after a timeout.
+
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. Where all RPCs that waited began at the same moment, calls

@@ -608,6 +608,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["No packet of server 10.77.0.2 arrived for 12.3 s", "look for what cut the path or stopped that host"],
         "never": ["acknowledged nothing"],
     },
+    "grpc-js-tls-slow": {"not": ["synchronised-stall"]},
+    "grpcio-tls-path-held": {"not": ["synchronised-stall"]},
+    "grpcio-tls-stopped": {
+        "verdict": ["synchronised-stall"],
+        "says": ["TCP shows: Server 10.77.0.2 sent nothing on 4 TLS connections for 1,399 ms, and then on all of them"],
+    },
     "grpcio-uplink-dropped": {
         "verdict": ["loss-recovery"],
         "says": ["Server 10.77.0.2 acknowledged nothing that client 10.77.0.1 sent", "drops that direction alone"],
