@@ -195,6 +195,22 @@ class Drained(Struct, frozen=True, eq=False):
         return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
 
 
+def is_stopped(tables: Tables, goaway: int) -> bool:
+    """Check whether a GOAWAY, a row of the goaways table, says that the server was stopped."""
+    return tables.goaway_reasons[tables.goaways.reason[goaway]] in STOPS
+
+
+def list_shutdowns(java: str = "", core: str = "", js: str = "") -> tuple[Remedy, ...]:
+    """List how servers are stopped so that they wait for open RPCs, each behind another setting of that software."""
+    waits = "server: waits for open RPCs"
+    return (
+        Remedy("grpc-go", "Server.GracefulStop()", f"{waits}, however long they take"),
+        Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", f"{waits}, up to that time"),
+        Remedy("C-core", f"{core}Server::Shutdown(deadline)", f"{waits}, up to that time"),
+        Remedy("grpc-js", f"{js}Server.tryShutdown()", f"{waits}, however long they take"),
+    )
+
+
 def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     """Find what the connections that servers ended with GOAWAY NO_ERROR have in common; None when it is nothing."""
     goaways, c = tables.goaways, tables.connections

@@ -20,7 +20,7 @@ cancelled them, at the end that cancelled or in a proxy, and the callers lost th
 a timer did it where all had received equally many response messages, or where another call of the method had just
 been answered. It is a warning, too, when the server ended a tenth of the RPCs with `CANCELLED`, in trailers or by
 RST_STREAM, whose clients had neither reset them nor set a deadline: some libraries do so when a handler raises an
-exception.
+exception. Where the server had sent GOAWAY, and closed the connection right behind its resets, its shutdown ended them.
 
 A client refused a response if it reset the stream with ENHANCE_YOUR_CALM, also behind a complete response with status
 OK. Other codes behind a complete response mean nothing: some clients send NO_ERROR, CANCEL or INTERNAL_ERROR when they
@@ -130,32 +130,34 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     others = rows.where(~(hedged | unclear | refused))
     share, timer = len(rows) / everything, _timers.is_one_timer(tables, others.rpc, limits)
     reason = _find_reason(tables, others, limits) if timer else ""
-    timer = timer and not reason
+    shut = _are_shut_down(tables, others)
+    timer = timer and not reason and not shut
     median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
     # a grpc-timeout may be among the header fields that the capture does not show
     unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
     late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
     hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
-    own = 0 if timer or hidden else _count_of_server(others, limits)
-    many = (len(others) if timer else own) >= limits.warning_share * everything
+    own = 0 if timer or hidden or shut else _count_of_server(others, limits)
+    many = (len(others) if timer or shut else own) >= limits.warning_share * everything
     known = int(refused.sum()) >= max(limits.refused_rpcs, limits.warning_share * everything)
-    grave: Severity = "warning" if ((timer or own) and not hidden and many) or known else "info"
+    grave: Severity = "warning" if ((timer or own or shut) and not hidden and many) or known else "info"
     by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
     remarks = (
         _describe_hedges(int(hedged.sum())) if hedged.any() else "",
         _describe_unclear(int(unclear.sum())) if unclear.any() else "",
         _describe_timer(median, hidden) if timer else reason,
         _HIDDEN if hidden else "",
+        "Their server ended them right before it closed their connection, after its GOAWAY." if shut else "",
         f"{_name_own(own, len(rows)).capitalize()} of its own accord, {_BY_SERVER}" if own else "",
         _describe_unsent(tables, others, limits),
         _describe_refused(rows.where(refused)) if refused.any() else "",
         ""
-        if timer or own or reason or (hedged | refused).all()
+        if timer or own or reason or shut or (hedged | refused).all()
         else "Whether the application meant it is not on the wire.",
     )
     own_advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
-    advice = own_advice if own else _advise(timer, by, bool(hedged.all()))
+    advice = own_advice if own else _SHUT if shut else _advise(timer, by, bool(hedged.all()))
     return Finding(
         id=ID,
         title=_name_refusals(tables, rows)
@@ -173,7 +175,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
         ),
-        remedies=_LIMITS if refused.all() else (_LOG,) if own else _list_remedies(tables, others.rpc, timer, by),
+        remedies=_LIMITS
+        if refused.all()
+        else (_LOG,)
+        if own
+        else common.seen_first(tables, common.connections_of(tables, rows.rpc), 1, _draining.list_shutdowns())
+        if shut
+        else _list_remedies(tables, others.rpc, timer, by),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=f"{_name_refusals(tables, rows)}: {_CHECK}."
         if refused.all()
@@ -182,6 +190,16 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{f', by a timer of about {median}' if timer else ''}: {advice}"
         ),
     )
+
+
+_SHUT = "its shutdown ended them after its GOAWAY, so give that more time."
+
+
+def _are_shut_down(tables: Tables, rows: Failed) -> bool:
+    """Check whether servers reset these RPCs right before they closed the connections, after GOAWAY."""
+    ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    by_server = rows.source == common.SERVER_RESET
+    return bool(len(rows) and (by_server & _draining.mark_shut_down(tables, rows.rpc, ends)).all())
 
 
 def _sort_like_timer(rows: Failed) -> Failed:

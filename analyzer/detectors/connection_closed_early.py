@@ -307,7 +307,7 @@ def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns:
 
 def _is_stopped(tables: Tables, end: End) -> bool:
     """Check whether a GOAWAY says that the server was stopped, or there is none: nothing shows a limit on age then."""
-    return end.goaway < 0 or find_reason(tables, end.goaway) in _draining.STOPS
+    return end.goaway < 0 or _draining.is_stopped(tables, end.goaway)
 
 
 def _advise_after_error(tables: Tables, end: End) -> str:
@@ -373,7 +373,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             for row in rows[: _shared.EXAMPLES]
         ),
         explanation=text,
-        remedies=drained.list_remedies() if drained else _list_ages(tables, connections.tolist()),
+        remedies=drained.list_remedies() if drained else _list_for_graceful(tables, rows),
         references=("RFC 9113 section 6.8", "gRFC A9"),
         verdict=text,
     )
@@ -387,6 +387,13 @@ def _describe_cut(tables: Tables, connections: Counts) -> str:
     cut = int(_draining.mark_with_close(tables, rpc, ends).sum())
     with_error = "RPC ended with an error status" if cut == 1 else "RPCs ended with an error status"
     return f" without a response, but {cut:,} {with_error} right before that" if cut else ""
+
+
+def _list_for_graceful(tables: Tables, rows: list[int]) -> tuple[Remedy, ...]:
+    connections = tables.goaways.connection[rows].tolist()
+    if all(_draining.is_stopped(tables, row) for row in rows):
+        return common.seen_first(tables, connections, 1, _draining.list_shutdowns())
+    return _list_ages(tables, connections)
 
 
 def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:
@@ -427,7 +434,6 @@ _GIVEN_UP = Remedy(
     "a deadline of gRPC (grpc-timeout) reaches the server, too, which then stops work that nobody waits for",
 )
 
-_WAITS = "server: waits for open RPCs"
 _GRACES = (
     "maxConnectionAgeGrace(...); ",
     "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ",
@@ -456,14 +462,8 @@ def _list_remedies(tables: Tables, end: End, age_ns: int) -> tuple[Remedy, ...]:
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
     stopped = _is_stopped(tables, end)
-    java, core, js = ("", "", "") if stopped else _GRACES
-    graceful = (
-        *(() if stopped else (_AGE,)),
-        Remedy("grpc-go", "Server.GracefulStop()", f"{_WAITS}, however long they take"),
-        Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", f"{_WAITS}, up to that time"),
-        Remedy("C-core", f"{core}Server::Shutdown(deadline)", f"{_WAITS}, up to that time"),
-        Remedy("grpc-js", f"{js}Server.tryShutdown()", f"{_WAITS}, however long they take"),
-    )
+    shutdowns = _draining.list_shutdowns(*(() if stopped else _GRACES))
+    graceful = shutdowns if stopped else (_AGE, *shutdowns)
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")
     ordered = common.seen_first(tables, (end.connection,), 1, graceful)
     return (_RETRY, between, *ordered) if end.goaway < 0 else (*ordered, _RETRY)

@@ -278,6 +278,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "certain": ["server-latency"],
         "statuses": {"OK": 360},
     },
+    "grpc-java-shutdown-now": {
+        "verdict": ["connect-failure"],
+        "must": ["cancelled"],
+        "says": ["its shutdown ended them after its GOAWAY"],
+        "never": ["MaxConnectionAge", "keepalive_requests", "application meant it"],
+        "statuses": {"OK": 20, "CANCELLED": 4},
+    },
     "grpc-java-one-thread": {"verdict": ["server-concurrency-limit"], "statuses": {"OK": 96}},
     "grpc-go-nagle-ping": {
         "verdict": ["delayed-ack-nagle"],
