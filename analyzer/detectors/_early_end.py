@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ..model.finding import Evidence
 from ..model.text import count
+from ..summary import figures
 from ..tables import Tables, error_name
 from . import _breaches
 from . import _failures as common
@@ -40,7 +41,8 @@ def describe_end(tables: Tables, end: End) -> str:
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
     rpcs = count(len(end.lost), "open RPC") if end.lost else "no open RPC"
     if end.goaway < 0:
-        return f"Connection {end.connection} ended without GOAWAY: {closer}{age}, with {rpcs}."
+        without = "" if connections.protocol[end.connection] == figures.HTTP1 else " without GOAWAY"
+        return f"Connection {end.connection} ended{without}: {closer}{age}, with {rpcs}."
     sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
     return (
         f"{sender} sent GOAWAY {name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age}, "

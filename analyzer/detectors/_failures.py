@@ -14,6 +14,7 @@ from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
+from ..summary import figures
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables, error_name
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
@@ -254,14 +255,14 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case "server_reset":
             what = f"RST_STREAM {error_name(code)} from the server"
         case "client_deadline":
-            if find_unreceived(tables, int(rows.rpc[place])) is not None:
+            rpc = int(rows.rpc[place])
+            if find_unreceived(tables, rpc) is not None:
                 return "the last retransmission of its response, which the client never acknowledged"
-            nobody = (
-                "a response that came"
-                if _find_closing(tables, int(rows.rpc[place])) is None
-                else "its connection's end"
-            )
-            ended = {NOBODY: nobody, NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
+            if _is_given_up(tables, rows, place):
+                came = "the client's close"
+            else:
+                came = "a response that came" if _find_closing(tables, rpc) is None else "its connection's end"
+            ended = {NOBODY: came, NOT_KEPT: "an end"}.get(int(rows.reset_by[place]))
             sender = "server" if rows.reset_by[place] else "client"
             early = rows.duration_ns[place] < rows.deadline_ns[place]
             when = "when its grpc-timeout was about to pass" if early else "after its grpc-timeout"
@@ -277,6 +278,13 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         case _:
             return f"trailers with status {status}"
     return f"{what}, which gRPC reads as {status}"
+
+
+def _is_given_up(tables: Tables, rows: Failed, place: int) -> bool:
+    """Check whether a client closed its connection of HTTP/1.1 before the RPC ended: it has no RST_STREAM."""
+    c, rpc = tables.connections, int(rows.rpc[place])
+    on, end = int(tables.rpcs.connection[rpc]), int(tables.rpcs.start_time_ns[rpc] + rows.duration_ns[place])
+    return bool(c.protocol[on] == figures.HTTP1 and c.closed_by[on] == 0 and 0 <= c.closed_time_ns[on] <= end)
 
 
 def software(tables: Tables, agent: int) -> str | None:

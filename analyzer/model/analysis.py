@@ -63,7 +63,7 @@ class Totals(Struct, frozen=True):
     """Counts over the capture."""
 
     connections: Count
-    """HTTP/2 connections, and HTTP/1.1 connections with gRPC-Web."""
+    """HTTP/2 connections, and HTTP/1.1 connections with gRPC-Web or Connect."""
     rpcs: Count
     rpcs_begun_before: Count
     """Of them, those that began before the capture."""

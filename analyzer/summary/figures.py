@@ -53,7 +53,7 @@ UNDECIDED = PROTOCOLS.index("undecided")
 HTTP2 = PROTOCOLS.index("http2")
 """`Connections.protocol` of HTTP/2."""
 HTTP1 = PROTOCOLS.index("http1")
-"""`Connections.protocol` of HTTP/1.1 with gRPC-Web."""
+"""`Connections.protocol` of HTTP/1.1 with gRPC-Web or Connect."""
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
 

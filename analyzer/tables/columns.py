@@ -33,7 +33,7 @@ END_MISSING = 32
 HEADERS_UNKNOWN = 16
 """Bit of `Rpcs.flags`: fields of the request's headers are unknown; its deadline may be among them."""
 PROTOCOLS = ("undecided", "http2", "tls", "other", "http1")
-"""Names of `Connections.protocol`; HTTP/1.1 without gRPC-Web is `other`."""
+"""Names of `Connections.protocol`; HTTP/1.1 without gRPC-Web or Connect is `other`."""
 LAYERS = ("packet", "tcp", "http2", "grpc", "tls")
 """Names of `Problems.layer`."""
 PAUSE_NS = 10_000_000

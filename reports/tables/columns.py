@@ -64,7 +64,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "client_implementation_inferred": "whether it was inferred from frames, not read from a header",
         "server_implementation": "gRPC implementation of the server; null if unknown",
         "server_implementation_inferred": "whether it was inferred from frames, not read from a header",
-        "protocol": "undecided, http2, tls, other, or http1: gRPC-Web over HTTP/1.1",
+        "protocol": "undecided, http2, tls, other, or http1: gRPC-Web or Connect over HTTP/1.1",
         "peer_max_concurrent_streams": "the server's SETTINGS_MAX_CONCURRENT_STREAMS; null if unknown",
     },
     "rpcs": {

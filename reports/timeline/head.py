@@ -38,7 +38,7 @@ def list_ends(page: Page) -> list[Text]:
     mss = tables.connections.mss_client[row], tables.connections.mss_server[row]
     segments = " / ".join(f"{int(m):,} B" if m else "-" for m in mss)
     opening = "" if c.complete else "; opened before the capture"
-    shown = {"http2": "", "http1": "; gRPC-Web over HTTP/1.1"}
+    shown = {"http2": "", "http1": "; HTTP/1.1"}
     protocol = shown.get(c.protocol, f"; {c.protocol}: packets only")
     text = f"RTT {format_round_trip(c)}, MSS {segments}, capture point: {PLACES[c.vantage]}{opening}{protocol}"
     return lines + wrapped(text, page.width, "  ")

@@ -650,6 +650,19 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["max_decoding_message_size"],
         "statuses": {"OK": 8, "OUT_OF_RANGE": 8},
     },
+    "connect-web-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["the client's close after its grpc-timeout"],
+        "never": ["No transport problem", "without GOAWAY"],
+        "statuses": {"OK": 10, "DEADLINE_EXCEEDED": 3, "not_seen": 3},
+    },
+    "connect-web-get": {"verdict": ["rpc-errors"], "rpcs": 30, "statuses": {"OK": 18, "NOT_FOUND": 12}},
+    "grpcwebproxy-deadline": {
+        "verdict": ["connection-closed-early"],
+        "never": ["broke off", "without trailers", "No transport problem"],
+        "statuses": {"DEADLINE_EXCEEDED": 2, "not_seen": 4},
+    },
+    "sonora-any-type": HEALTHY | {"rpcs": 8, "statuses": {"OK": 8}},
     "tonic-flow-forgotten": {
         "verdict": ["peer-unreachable"],
         "says": ["answered new connections", "at most 20.6 s", "opened a new connection 1,703 ms after"],

@@ -11,7 +11,7 @@ use crate::store::context::Context;
 use crate::store::strings::Strings;
 
 use super::call::Call;
-use super::headers::{Block, Summary};
+use super::headers::{Block, Summary, is_connect_get};
 use super::protocol::Content;
 use super::rpc_end::doubt_open_rpcs;
 use super::state::{Grpc, Http2, Parser};
@@ -39,6 +39,11 @@ impl Application for Grpc {
 
     fn content_over_http1(content_type: &[u8]) -> Option<(&'static [u8], bool)> {
         Content::over_http1(content_type)
+    }
+
+    fn is_over_http1<'a>(is_get: bool, path: &[u8], value: &dyn Fn(&[u8]) -> Option<&'a [u8]>) -> bool {
+        let content = || Content::from_header(&value(b"content-type").unwrap_or_default().to_ascii_lowercase());
+        is_get && is_connect_get(path) || !is_get && content().is_connect(value(b"connect-protocol-version").is_some())
     }
 
     #[inline]

@@ -64,6 +64,7 @@ impl Content {
             _ if is_subtype(media, WEB) => Self::GrpcWeb,
             _ if is_subtype(media, b"application/connect") => Self::ConnectStream,
             b"application/proto" | b"application/json" => Self::Message,
+            b"*/*" => Self::None, // no type: sonora repeats what the client accepts
             _ => Self::Other,
         }
     }
@@ -73,6 +74,11 @@ impl Content {
         let media = without_parameters(value).to_ascii_lowercase();
         let is_text = is_subtype(&media, b"application/grpc-web-text");
         (is_text || is_subtype(&media, WEB)).then_some((WEB, is_text))
+    }
+
+    /// Whether a request of this type is one of Connect's by POST; `versioned` says that Connect's version was there.
+    pub fn is_connect(self, versioned: bool) -> bool {
+        self == Self::ConnectStream || self == Self::Message && versioned
     }
 
     /// What a request of this type opens; `connect` says that Connect's version was there.
@@ -120,7 +126,8 @@ mod tests {
 
     #[test]
     fn media_types() {
-        let table: [(&[u8], Content); 12] = [
+        let table: [(&[u8], Content); 13] = [
+            (b"*/*", Content::None),
             (b"application/grpc", Content::Grpc),
             (b"application/grpc+proto", Content::Grpc),
             (b"application/grpc;x=y", Content::Grpc),

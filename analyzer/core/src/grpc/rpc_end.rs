@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::http2::connection::side::Side;
-use crate::http2::connection::state::End;
+use crate::http2::connection::state::{End, Protocol};
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
 use crate::store::budget::Cause;
@@ -196,7 +196,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return;
         }
         call.finished = true;
-        let ending = correct_ending(call, client, ending, at, act.transport);
+        let ending = match h2.protocol {
+            Protocol::Http1 => correct_ending_over_http1(call, client, ending, at, act.transport),
+            _ => correct_ending(call, client, ending, at, act.transport),
+        };
         if !act.is_client && ending.status == status::OK {
             call.receipt = act.transport.delivered_from[act.side] + 1;
         }
@@ -239,9 +242,15 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         let (act, grpc) = (Act::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-        let unavailable = end == End::ServerCloses && whole;
-        let closed = Ending::CONNECTION_CLOSED.after(act.at.time - call.first.time, call.timeout_ns, -1);
-        let without_end = if unavailable { closed } else { Ending::NOT_SEEN };
+        let after = act.at.time - call.first.time;
+        let without_end = match end {
+            End::ServerCloses if whole => Ending::CONNECTION_CLOSED.after(after, call.timeout_ns, -1),
+            // HTTP/1.1 has no other way to give up a request
+            End::ClientCloses if whole && self.h2.protocol == Protocol::Http1 => {
+                Ending::given_up(after, call.timeout_ns)
+            }
+            _ => Ending::NOT_SEEN,
+        };
         let ending = grpc.tails.of_body(call).unwrap_or(without_end);
         grpc.open_rpcs = grpc.open_rpcs.saturating_sub(u32::from(call.counted));
         grpc.budget.add_all(&call.budget);
@@ -386,6 +395,16 @@ fn correct_ending(call: &Call, client: usize, ending: Ending, at: At, transport:
     // a client whose bytes were lost meanwhile cannot say that it gave up
     let client_rtt = if call.budget.get(Cause::LossRecovery) > 0 { -1 } else { transport.near_rtt[client] };
     ending.after(at.ready_time - call.first.time, call.timeout_ns, client_rtt)
+}
+
+/// The same over HTTP/1.1, where a client that gives up a request closes its connection: what comes then is not read.
+#[cold]
+fn correct_ending_over_http1(call: &Call, client: usize, ending: Ending, at: At, transport: &Transport) -> Ending {
+    let closes = transport.fins[client].map(|fin| fin.time).into_iter().chain(transport.resets[client]);
+    match closes.filter(|&closed| closed < at.time).min() {
+        Some(closed) => Ending::given_up(closed - call.first.time, call.timeout_ns),
+        None => correct_ending(call, client, ending, at, transport),
+    }
 }
 
 /// Counts a stream that the server has ended, and up to `at` the client has not.

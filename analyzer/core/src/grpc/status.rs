@@ -136,6 +136,17 @@ impl Ending {
         Self { status, source: Source::ServerReset }
     }
 
+    /// The status of an RPC whose client closed its connection of HTTP/1.1 `after_ns` after its beginning: before its
+    /// deadline, the client may have ended.
+    pub fn given_up(after_ns: i64, timeout_ns: i64) -> Self {
+        match timeout_ns {
+            0.. if after_ns >= earliest(timeout_ns) => {
+                Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
+            }
+            _ => Self::NOT_SEEN,
+        }
+    }
+
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
     /// application sees what its library made of the deadline or of the cancellation, and codes differ by library.
     /// It is `unknown` where `grpc-timeout` may be among fields that are, or the client may have refused a response of which bytes

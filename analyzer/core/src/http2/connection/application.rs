@@ -32,6 +32,9 @@ pub trait Application: Debug + Default + Serialize + DeserializeOwned {
     /// and whether its body is base64; `None` where the protocol is not carried so.
     fn content_over_http1(content_type: &[u8]) -> Option<(&'static [u8], bool)>;
 
+    /// Whether a request of HTTP/1.1 of another `content-type` is read as it is: by its path, or by its fields' values.
+    fn is_over_http1<'a>(is_get: bool, path: &[u8], value: &dyn Fn(&[u8]) -> Option<&'a [u8]>) -> bool;
+
     /// Bytes of an unfinished message that `side` still owes on a stream.
     fn owed(stream: &Self::Stream, side: usize) -> u64;
 

@@ -143,6 +143,50 @@ fn plain_http1_stays_another_protocol() {
     assert!(exchange.problems().is_empty());
 }
 
+/// Connect's protocol (connectrpc.com/docs/protocol) over HTTP/1.1, as browsers and curl speak it.
+#[test]
+fn connects_requests_are_rpcs() {
+    let post = |kind: &str, version: &str| {
+        format!("POST /a.B/C HTTP/1.1\r\nContent-Type: application/{kind}\r\n{version}Content-Length: 2\r\n\r\n{{}}")
+    };
+    let get = |query: &str| format!("GET /a.B/D?{query} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let ok = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    let missing =
+        "HTTP/1.1 404 No\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"code\":\"not_found\"}";
+    let version = "Connect-Protocol-Version: 1\r\n";
+    let mut exchange = Exchange::opened();
+    for (request, answer) in [
+        (post("json", ""), ok),
+        (post("json", version), ok),
+        (post("proto", version), missing),
+        (get("a=b"), missing),
+        (get("connect=v1&encoding=json&message=%7B%7D"), ok),
+        (get("message=x&connect=v1"), missing),
+    ] {
+        exchange.client(request.as_bytes());
+        exchange.server(answer.as_bytes());
+    }
+    let seen: Vec<_> = exchange.rpcs().into_iter().map(|rpc| (rpc.stream, rpc.method, rpc.status)).collect();
+    let rpc = |stream, path: &str, status| (stream, Some(path.to_owned()), Some(status));
+    let expected = [(1, "/a.B/C", "OK"), (3, "/a.B/C", "NOT_FOUND"), (5, "/a.B/D", "OK"), (7, "/a.B/D", "NOT_FOUND")];
+    assert_eq!(seen, expected.map(|(stream, path, status)| rpc(stream, path, status)));
+    assert!(exchange.problems().is_empty());
+}
+
+#[test]
+fn who_closes_at_the_deadline_gives_up() {
+    for (timeout, status) in [("1m", Some("DEADLINE_EXCEEDED")), ("5S", None)] {
+        for (end, status) in [(End::ClientCloses, status), (End::CaptureEnds, None)] {
+            let mut exchange = Exchange::opened();
+            let request = String::from_utf8(web_request("/a.B/C", 0)).unwrap().replace("5S", timeout);
+            exchange.client(request.as_bytes());
+            exchange.client(&[]);
+            exchange.finish(end);
+            assert_eq!(exchange.rpc().status, status, "{timeout} {end:?}");
+        }
+    }
+}
+
 #[test]
 fn a_response_without_a_length_ends_with_the_connection() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\n\r\n";

@@ -103,10 +103,9 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         let head = head::parse_request(octets, &mut room)?;
         let body = head.body().filter(|_| head.method != "CONNECT" && http1.open.len() < limits::HTTP1_REQUESTS)?;
         let content = content_of::<A>(&head).filter(|_| head.method == "POST" && !head.is_coded());
-        let stream = match content {
-            Some(_) => http1.followed.checked_mul(2)?.checked_add(1)?,
-            None => 0,
-        };
+        let may_be_read = matches!(head.method, "GET" | "POST") && content.is_none();
+        let is_read = may_be_read && A::is_over_http1(head.method == "GET", head.path(), &|name| head.value(name));
+        let stream = if content.is_some() || is_read { http1.followed.checked_mul(2)?.checked_add(1)? } else { 0 };
         http1.begun = true;
         http1.followed += u32::from(stream != 0);
         http1.open.push_back(Exchange { stream, is_head: head.method == "HEAD" });
@@ -120,7 +119,7 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
             self.h2.bytes.not_http2 = self.h2.bytes.not_http2.saturating_sub(octets.len() as u64);
             self.h2.bytes.decoded += octets.len() as u64;
         }
-        self.pass_head(stream, &[(b":method", b"POST"), (b":path", head.path())], &head, first);
+        self.pass_head(stream, &[(b":method", head.method.as_bytes()), (b":path", head.path())], &head, first);
         Some(())
     }
 
