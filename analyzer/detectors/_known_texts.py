@@ -197,6 +197,14 @@ MEANINGS = (
         "encode.rs, tonic 0.14",
     ),
     Meaning(
+        "Dubbo",
+        ("Response Entity Too Large",),
+        _LONG_SENT,
+        "dubbo.protocol.triple.max-response-body-size",
+        f"8 MiB by default; {_MEMORY}",
+        "LimitedByteBufOutputStream.java, Dubbo 3.3",
+    ),
+    Meaning(
         "tonic",
         ("Timeout expired",),
         "a timeout of the server passed",

@@ -37,6 +37,7 @@ LIBRARIES = {
     "grpc-swift": ("grpc-swift",),
     "tonic": ("tonic",),
     "Armeria": ("armeria",),
+    "Dubbo": ("dubbo",),
     "Jetty": ("jetty",),
     "Go net/http": ("go",),
     C_CORE: ("grpc-c", "grpc-c++", "grpc-python", "grpc-ruby", "grpc-php", "grpc-csharp", "grpc-objc"),

@@ -97,6 +97,11 @@ SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...
         (CONNECTION_WINDOW, SERVER, "ServerBuilder.http2InitialConnectionWindowSize(n)", "1 MiB by default"),
         (STREAM_LIMIT, SERVER, "ServerBuilder.http2MaxStreamsPerConnection(n)", _MORE),
     ),
+    ("Dubbo", "TripleConfig.java, Dubbo 3.3"): (
+        (STREAM_WINDOW, BOTH, "dubbo.protocol.triple.initial-window-size=n", "8 MiB by default"),
+        (CONNECTION_WINDOW, BOTH, "dubbo.protocol.triple.connection-initial-window-size=n", "64 KiB by default"),
+        (STREAM_LIMIT, SERVER, "dubbo.protocol.triple.max-concurrent-streams=n", _MORE),
+    ),
     ("grpc-swift", "grpc-swift 1.23"): (
         (STREAM_WINDOW, CLIENT, "GRPCChannelPool.Configuration.http2.targetWindowSize = n", _MEMORY),
         (STREAM_WINDOW, SERVER, "Server.Configuration.httpTargetWindowSize = n", _MEMORY),

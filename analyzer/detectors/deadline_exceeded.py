@@ -318,4 +318,5 @@ _LONGER = (
     Remedy("tonic", "Request::set_timeout(...)", _NOTE),
     Remedy("connect-es", "the call option timeoutMs", _NOTE),
     Remedy("Armeria", "ClientBuilder.responseTimeoutMillis(...)", _NOTE),
+    Remedy("Dubbo", "dubbo.consumer.timeout, @DubboReference(timeout = ...)", _NOTE),
 )

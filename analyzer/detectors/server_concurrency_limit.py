@@ -427,10 +427,11 @@ _MORE: dict[str, tuple[tuple[str, str], ...]] = {
     "connect-es": (("a queue or a pool of connections", _IN_HANDLER),),
     "grpc-dotnet": (("ThreadPool.SetMinThreads(n, n), if handlers block", "as many as processors by default"),),
     "Armeria": (("ServerBuilder.blockingTaskExecutor(n)", "200 threads by default"),),
+    "Dubbo": (("dubbo.protocol.threads=n", "200 by default"),),
     "haproxy": (("maxconn of the server line", _QUEUES),),
 }
 """Limits on the calls worked on at once, by software: gRPC 1.85, grpc for Ruby 1.51, grpc-java 1.68, tonic 0.14 on
-Tokio 1, .NET 8, Armeria 1.32, HAProxy 3.0."""
+Tokio 1, .NET 8, Armeria 1.32, Dubbo 3.3, HAProxy 3.0."""
 
 
 def _list_remedies(server: str, limit: int, software: str | None) -> tuple[Remedy, ...]:

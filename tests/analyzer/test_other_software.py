@@ -657,6 +657,15 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 10, "DEADLINE_EXCEEDED": 3, "not_seen": 3},
     },
     "connect-web-get": {"verdict": ["rpc-errors"], "rpcs": 30, "statuses": {"OK": 18, "NOT_FOUND": 12}},
+    "dubbo-response-limit": {
+        "says": [r"dubbo\.protocol\.triple\.max-response-body-size"],
+        "statuses": {"UNKNOWN": 2},
+    },
+    "dubbo-stop": {
+        "verdict": ["abrupt-goaway"],
+        "never": ["MaxConnectionAge"],
+        "statuses": {"OK": 68, "UNAVAILABLE": 4},
+    },
     "grpcwebproxy-deadline": {
         "verdict": ["connection-closed-early"],
         "never": ["broke off", "without trailers", "No transport problem"],

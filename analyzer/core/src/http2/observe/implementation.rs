@@ -35,10 +35,12 @@ pub enum Implementation {
     GoHttp = 11,
     /// hyper-h2 of Python: grpclib.
     Hyper = 12,
+    /// Apache Dubbo: its Triple protocol, on Netty.
+    Dubbo = 13,
 }
 
 /// Names in the order of [`Implementation`].
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "",
     "grpc-go",
     "grpc-java",
@@ -52,12 +54,13 @@ pub const NAMES: [&str; 13] = [
     "envoy",
     "Go net/http (connect-go, Caddy, Traefik)",
     "grpclib",
+    "Dubbo",
 ];
 
 impl Implementation {
     /// By the eight octets of a PING that is no acknowledgement; constants of each implementation's source:
     /// grpc-go internal/transport/bdp_estimator.go, grpc-java AbstractNettyHandler and NettyServerHandler, h2
-    /// src/frame/ping.rs.
+    /// src/frame/ping.rs. Dubbo's graceful shutdown sends the same PING as grpc-java's.
     pub fn from_ping(payload: [u8; 8]) -> Self {
         const GO_BDP: [u8; 8] = [2, 4, 16, 16, 9, 14, 7, 7];
         const GO_DRAIN: [u8; 8] = [1, 6, 1, 8, 0, 3, 3, 9];
@@ -67,7 +70,7 @@ impl Implementation {
             GO_BDP | GO_DRAIN => Self::Go,
             H2_USER | H2_SHUTDOWN => Self::RustH2,
             _ => match u64::from_be_bytes(payload) {
-                1234 | 1111 | 0xdead | 0x0009_7ace_f001 => Self::JavaNetty,
+                1234 | 1111 | 0xdead => Self::JavaNetty,
                 _ => Self::Unknown,
             },
         }
@@ -77,7 +80,7 @@ impl Implementation {
     /// servers' defaults are those of grpc-go internal/transport/http2_server.go, grpc-java NettyServerBuilder and
     /// hyper src/proto/h2/server.rs, as seen in captures of each. The same of nginx src/http/v2/ngx_http_v2.c and
     /// ngx_http_grpc_module.c, haproxy src/mux_h2.c, nghttpx src/shrpx_http2_upstream.cc, golang.org/x/net/http2
-    /// server.go and transport.go, hyper-h2 src/h2/settings.py. Envoy's windows of 256 MiB are its own (protocol.proto).
+    /// server.go and transport.go, hyper-h2 src/h2/settings.py, Dubbo's TripleConfig. Envoy's windows of 256 MiB are its own (protocol.proto).
     pub fn from_settings(pairs: Pairs<'_>, server: bool) -> Self {
         let mut first = [(0_u16, 0_u32); 8];
         let mut count = 0;
@@ -99,6 +102,7 @@ impl Implementation {
             (true, [(5, 1_048_576), (3, _), (6, _), (1, _), (4, _)])
             | (false, [(2, 0), (4, 4_194_304), (5, 16_384), (6, 10_485_760)]) => Self::GoHttp,
             (_, [(1, 4_096), (2, _), (4, 65_535), (5, 16_384), (8, 0), (3, 100), (6, 65_536), (4, _)]) => Self::Hyper,
+            (_, [(1, 4_096), .., (5, 8_388_608), (6, 32_768)]) => Self::Dubbo,
             _ => Self::Unknown,
         }
     }
@@ -127,6 +131,8 @@ mod tests {
         assert_eq!(server(&[(1, 4_096), (3, 100), (4, 1 << 28)]), Implementation::Envoy);
         let go_http = [(5, 1 << 20), (3, 250), (6, 1_048_896), (1, 4_096), (4, 1 << 20)];
         assert_eq!(server(&go_http), Implementation::GoHttp);
+        let dubbo = [(1, 4_096), (3, 0x7fff_ffff), (4, 8_388_608), (5, 8_388_608), (6, 32_768)];
+        assert_eq!(server(&dubbo), Implementation::Dubbo);
         assert_eq!(server(&[]), Implementation::Unknown);
     }
 
