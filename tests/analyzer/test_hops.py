@@ -14,6 +14,7 @@ from grpcdiag.analyzer.summary.hops import describe_proxies, find_proxies
 from grpcdiag.analyzer.tables import NO_METHOD, Tables
 
 PROXIES = {
+    "any-nat": ("10.96.0.10:80", "the 38 RPCs to 10.78.2.2:7300 lie inside its 38 RPCs"),  # until both legs are joined
     "hop-backend-slow-a": ("10.77.238.2:8080", "the 191 RPCs to 10.78.238.2:9001 lie inside its 191 RPCs"),
     "hop-buffering-a": ("10.77.242.2:8080", "the 12 RPCs to 10.78.242.2:9001 lie inside its 12 RPCs"),
     "nghttpx-bothlegs": ("127.0.0.1:9001", "the 100 RPCs to 127.0.0.2:9002 lie inside its 100 RPCs"),

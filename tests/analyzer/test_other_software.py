@@ -23,6 +23,16 @@ IN_FLIGHT: dict[str, Any] = {
     "statuses": {"OK": 8, "DEADLINE_EXCEEDED": 6},
 }
 EXPECTED: dict[str, dict[str, Any]] = {
+    "any-bridge": {"verdict": ["deadline-exceeded"], "rpcs": 38, "statuses": {"OK": 34, "DEADLINE_EXCEEDED": 4}},
+    "any-bridge-cooked1": {"verdict": ["deadline-exceeded"], "rpcs": 38},
+    "any-bridge-one": {"verdict": ["deadline-exceeded"], "rpcs": 38},
+    "any-nat": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["so a NAT translates their addresses: the 38 calls"],
+        "never": ["is a proxy"],
+        "rpcs": 38,
+        "statuses": {"OK": 34, "DEADLINE_EXCEEDED": 4},
+    },
     "apache-backend-down": {"verdict": ["proxy-error"], "not": ["stream-timeout"]},
     "apache-proxy-timeout": {
         "verdict": ["proxy-error"],
