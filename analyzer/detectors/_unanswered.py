@@ -54,11 +54,12 @@ def _list_groups(places: Mapping[int, Ints], numbers: Counts) -> Iterator[Ints]:
 
 
 def mark_first_closings(tables: Tables) -> Mask:
-    """Mark the first FIN or RST of each connection."""
+    """Mark the first FIN or RST of each connection; a capture may have it behind the peer's, whose ACK tells."""
     c = tables.closings
+    first = c.direction == tables.connections.closed_by[c.connection]
     earliest = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
-    np.minimum.at(earliest, c.connection, c.packet)
-    return np.asarray(c.packet <= earliest[c.connection])
+    np.minimum.at(earliest, c.connection[first], c.packet[first])
+    return np.asarray(first & (c.packet <= earliest[c.connection]))
 
 
 def find_closing(tables: Tables, row: int) -> int | None:

@@ -24,7 +24,8 @@ timers gives those that fit, as something to look at and never as a proof.
 When it cannot tell
 -------------------
 Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
-the host may be gone, and the report says both. A connection with an open RPC that gets no answer is the finding
+the host may be gone, and the report says both. If the capture ends within 5 seconds, lost packets may have come through
+after that, and the report says so, too. A connection with an open RPC that gets no answer is the finding
 `peer-unreachable`.
 
 What would refute it
@@ -78,6 +79,9 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
+    outage_ns: int = 5_000_000_000
+    """Up to this time without an answer, lost packets may come through after all (heuristic: outages of a path that is
+    repaired are seconds long)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
@@ -172,15 +176,18 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
     refusals = _find_refusals(tables, cuts, limits)
     stopped = len(refusals) == len(connections)
+    is_brief = _is_brief(tables, cuts, limits)
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
         what += f", or {peers} {'were' if ' and others' in peers else 'was'} gone,"
+    elif is_brief:
+        what += ", or packets were lost until the capture's end,"
     return Finding(
         id=ID,
         title=f"{what} after a silence of {silence}: {_WORDS[first.kind]}",
-        severity=_rate_severity(tables, hit, share or 0.0, limits),
-        confidence=_shared.lower("medium" if gone else "high", _shared.quality_allows(tables)),
+        severity=_rate_severity(tables, hit, 0.0 if is_brief else share or 0.0, limits),
+        confidence=_shared.lower("medium" if gone or is_brief else "high", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -203,9 +210,22 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
                 if first.kind == "FIN"
                 else "the server refused the next connection, so look for why it had stopped."
                 if stopped
+                else "a longer capture may tell which."
+                if is_brief
                 else "keepalive PINGs must come more often than that."
             )
         ),
+    )
+
+
+def _is_brief(tables: Tables, cuts: list[_Cut], limits: Limits) -> bool:
+    """Check whether what was sent into the cut connections may still have got an answer after the capture."""
+    u = tables.unanswered
+    return all(
+        cut.kind == "no answer"
+        and _unanswered.find_closing(tables, cut.row) is None
+        and int(u.last_time_ns[cut.row]) - int(u.first_time_ns[cut.row]) < limits.outage_ns
+        for cut in cuts
     )
 
 

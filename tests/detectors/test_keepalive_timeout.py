@@ -87,5 +87,5 @@ def test_only_the_first_end_of_a_connection_that_answers_counts() -> None:
     tables = repeated(tables_of_scene("keepalive-timeout-fires"), "closings", 0, 2)
     assert must(detector, changed(tables, "closings", direction=[1, 0], packet=[21, 20])).metrics["connections"] == 1
     server_first = changed(tables, "closings", direction=[1, 0], packet=[18, 20], ping_packet=[0, 19])
-    assert told(detector, server_first) is None
+    assert told(detector, changed(server_first, "connections", closed_by=[1])) is None
     assert told(detector, changed(tables, "unanswered", connection=[0])) is None  # `peer-unreachable`
