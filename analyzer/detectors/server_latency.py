@@ -4,7 +4,7 @@ What it finds
 -------------
 Calls are slow, and most of their time passes at the server. It is measured as response time: from the last byte of a
 request message to the first byte of the next response message on the stream. It begins at the request's END_STREAM if
-that comes more than a round trip later.
+that comes clearly later: by more than 1 ms, and more than a round trip.
 
 Three patterns are distinguished. *All calls alike*: the handler needs that time, which is reported as `info`. *A long
 tail*: most responses come quickly and some take very much longer, which is a warning. Such calls wait for something

@@ -175,8 +175,8 @@ class MethodFacts(Struct, frozen=True):
     messages_per_s: float | None
     """Over the time from the method's first RPC to the end of its last."""
     turnaround_ns: Quantiles | None
-    """From a request message's last byte, or the request's END_STREAM if that comes more than a round trip later, to
-    the next response message's first byte on its stream."""
+    """From a request message's last byte to the next response message's first byte on its stream. It begins at the
+    request's END_STREAM if that comes clearly later: by more than 1 ms, and more than a round trip."""
     latency_intervals_ns: Mapping[str, Interval] | None
     """By quantile, where that quantile of the RPCs' distribution lies, with 95 % confidence."""
     turnaround_intervals_ns: Mapping[str, Interval] | None

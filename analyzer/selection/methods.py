@@ -8,12 +8,15 @@ from ..summary.quantiles import Durations, interval_of, quantiles_of
 from ..tables import BEGUN_BEFORE, COMPLETE, END_MISSING, TOUCHES_GAP, Ints, Mask, Method, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import group_rows
-from .reading import Read, streams_of
+from .reading import BITS, Read, streams_of
+
+LATE_END_NS = 1_000_000
+"""Least time from a request's last message to its END_STREAM that makes the response wait for that (call.rs)."""
 
 
 def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
     """Compute the methods of the RPCs `mine`, with the figures of only these."""
-    keys, turnarounds = _measure_response_times(seen)
+    keys, turnarounds = _measure_response_times(seen, tables.connections.near_server_rtt_ns)
     rpcs = tables.rpcs
     chosen = np.flatnonzero(mine)
     streams = streams_of(rpcs.connection[chosen], rpcs.stream[chosen])
@@ -58,10 +61,21 @@ def _compute_method(tables: Tables, method: Method, rows: Ints, turnarounds: Dur
     )
 
 
-def _measure_response_times(seen: Read) -> tuple[Ints, Durations]:
-    """Measure response times, from the end of a request message to the begin of the next response message."""
+def _measure_response_times(seen: Read, round_trips: Ints) -> tuple[Ints, Durations]:
+    """Measure response times, from the end of a request message to the begin of the next response message.
+
+    The request's END_STREAM counts as the end where it comes clearly later. `round_trips` are those to the server, by
+    connection.
+    """
     keys, packet, time = seen.turns
     order = np.lexsort((np.abs(packet), keys))
     keys, packet, time = keys[order], packet[order], time[order]
     answers = np.flatnonzero((packet[1:] < 0) & (packet[:-1] > 0) & (keys[1:] == keys[:-1])) + 1
-    return keys[answers], np.maximum(time[answers] - time[answers - 1], 0)
+    keys, since, until = keys[answers], time[answers - 1], time[answers]
+    streams, ends = seen.request_ends
+    if len(streams):
+        by_stream = np.argsort(streams, kind="stable")
+        at = by_stream[np.minimum(np.searchsorted(streams[by_stream], keys), len(streams) - 1)]
+        late = ends[at] - since > np.maximum(round_trips[keys >> BITS], LATE_END_NS)
+        since = np.where((streams[at] == keys) & late & (ends[at] <= until), ends[at], since)
+    return keys, np.maximum(until - since, 0)

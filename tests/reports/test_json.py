@@ -19,8 +19,8 @@ from grpcdiag.reports import analysis_json
 
 HEADERS, END_STREAM = 1, 1
 """The larger type of those whose frames may end a stream, and their flag (RFC 9113 sections 6.1 and 6.2)."""
-END = 2
-"""The end of a request, where 0 and 1 are the directions of messages."""
+END, MS = 2, 1_000_000
+"""The end of a request, where 0 and 1 are the directions of messages; nanoseconds of a millisecond."""
 VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
@@ -172,7 +172,7 @@ def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
     """By stream: from a request message's last byte to the first byte of the next response message.
 
     Of several requests before one response the last counts, of several responses after one request the first. The
-    request's END_STREAM counts as well if it comes more than a round trip behind the message.
+    request's END_STREAM counts as well if it comes later by more than 1 ms, and more than a round trip.
     """
     m, f = rows(Messages, files), rows(Frames, files)
     round_trips = budgeted(files).connections.near_server_rtt_ns
@@ -196,7 +196,7 @@ def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
             if what == 0:
                 since = time_ns
             elif what == END:
-                since = time_ns if since is not None and time_ns - since > round_trip[0] else since
+                since = time_ns if since is not None and time_ns - since > max(*round_trip, MS) else since
             elif since is not None:
                 found.setdefault(stream, []).append(time_ns - since)
                 since = None

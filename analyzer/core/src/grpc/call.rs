@@ -15,6 +15,10 @@ use crate::tcp::unanswered::Unanswered;
 use super::message::Reader;
 use super::protocol::{Content, Kind};
 
+/// A request whose END_STREAM comes later than this behind its last message is one that its client ended late: 1 ms (heuristic:
+/// what one write brings in two packets is closer).
+const LATE_END: i64 = 1_000_000;
+
 /// One direction of a call.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CallDirection {
@@ -332,11 +336,11 @@ impl Call {
         self.position = queues[side].position;
     }
 
-    /// The request is over. A response that comes from now on may have waited for that, unless the server may have begun it
-    /// before, at most `round_trip` behind the request's last message.
+    /// The request is over. A response that comes from now on may have waited for that, if it would have been here before:
+    /// within a round trip behind the request's last message.
     #[inline]
     pub fn await_after_end(&mut self, now: i64, round_trip: i64) {
-        if self.turn_since >= 0 && now - self.turn_since > round_trip.max(0) {
+        if self.turn_since >= 0 && now - self.turn_since > round_trip.max(LATE_END) {
             self.turn_since = now;
         }
     }

@@ -34,8 +34,8 @@ pub struct MethodStats {
     pub durations: Durations,
     /// The longest of them, by which examples are chosen.
     slowest: Slowest,
-    /// From a request message's last byte, or the request's END_STREAM if that comes more than a round trip later, to the
-    /// next response message's first byte on its stream, nanoseconds; only for the first [`limits::METHOD_HISTOGRAMS`] methods.
+    /// From a request message's last byte to the next response message's first byte on its stream, nanoseconds; from the
+    /// request's END_STREAM if that comes clearly later. Only for the first [`limits::METHOD_HISTOGRAMS`] methods.
     pub turnaround: Option<Histogram<u64>>,
     /// The same while the statistics wait for others: recorded values with their counts, a hundredth of the size.
     packed: Option<Vec<(u64, u64)>>,
