@@ -65,7 +65,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "verdict": ["server-latency"],
         "must": ["abrupt-goaway"],
         "never": ["whether the application meant it"],
-        "statuses": {"OK": 120, "CANCELLED": 3},
+        "statuses": {"OK": 120, "UNAVAILABLE": 3},
     },
     "bloat-other-server": {
         "not": ["receive-window-stall", "stream-window-stall"],
