@@ -349,3 +349,23 @@ def test_those_that_the_client_reset_are_not_counted_with_the_servers(tmp_path: 
     source = np.where(rows, STATUS_SOURCES.index("client_reset"), tables.rpcs.status_source)
     found = must(cancelled, changed(tables, "rpcs", status_source=source))
     assert "the server ended 5 of them, though their clients" in found.verdict
+
+
+@pytest.mark.parametrize(("later_ms", "says"), [(0, True), (15, True), (21, False)])
+def test_a_shutdown_ends_calls_with_their_connection(later_ms: int, says: bool) -> None:
+    """`shutdownNow()` of grpc-java reset four calls, and closed about 2 ms later."""
+    tables = decode([recorded("wild/grpc-java-shutdown-now.pcap.zst")])
+    closed = np.where(
+        tables.connections.closed_by == 1,
+        tables.connections.closed_time_ns + later_ms * MS,
+        tables.connections.closed_time_ns,
+    )
+    finding = must(cancelled, changed(tables, "connections", closed_time_ns=closed))
+    assert ("its shutdown ended them" in finding.verdict) == says
+    assert finding.severity == ("warning" if says else "info")
+    assert ("Server.shutdown(), awaitTermination(...)" in {remedy.knob for remedy in finding.remedies}) == says
+
+
+def test_calls_that_a_goaway_refuses_are_not_cancelled() -> None:
+    """Bun resets them with REFUSED_STREAM."""
+    assert list(cancelled.detect(decode([recorded("wild/bun-age.pcap.zst")]), cancelled.Limits())) == []

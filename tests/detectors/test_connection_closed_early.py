@@ -110,6 +110,31 @@ def test_equal_ages_leave_open_which_limit_it_is(requests: int, ages_ms: list[in
     assert ("or on the age" in found.describe()) == ("age" in words)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "after exactly 12 requests each and at an age of about 2,174 ms"),
+        ("max_age", "at an age of about 2,162 ms"),
+        ("app_requested", None),
+        ("max_idle", None),
+    ],
+)
+def test_the_text_of_a_goaway_says_which_limit_it_is(text: str, words: str | None) -> None:
+    tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
+    said = replace(tables, goaway_reasons=tuple(text for _ in tables.goaway_reasons))
+    found = _draining.find_drained(said, _draining.Alike())
+    assert (found and found.when) == words
+    assert found is None or found.is_said == (text == "max_age")
+
+
+@pytest.mark.parametrize("text", ["app_requested", "graceful_stop", ""])
+def test_a_server_that_was_stopped_has_no_limit_on_age(text: str) -> None:
+    tables = decode([recorded("wild/dubbo-stop.pcap.zst")])
+    finding = must(connection_closed_early, replace(tables, goaway_reasons=("", text)))
+    assert finding.verdict.endswith("Give the shutdown more time." if text else "more time (MaxConnectionAgeGrace).")
+    assert any("MaxConnectionAge" in remedy.knob for remedy in finding.remedies) == (not text)
+
+
 def test_a_goaway_that_answers_a_close_is_no_cause() -> None:
     """OkHttp answers the server's FIN with GOAWAY INTERNAL_ERROR."""
     finding = must(connection_closed_early, decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")]))

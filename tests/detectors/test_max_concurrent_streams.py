@@ -18,7 +18,7 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_turns import queue
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["max-concurrent-streams"]
+FIRES_ON = ["max-concurrent-streams", "wild/grpc-java-limit-cold"]
 QUIET_ON = ["max-concurrent-streams-control"]
 
 QUEUE = "max-concurrent-streams-fires"
@@ -125,3 +125,28 @@ def test_a_full_limit_stays_one_when_a_stream_ends_now_and_then(ended: int, fire
     assert (finding is not None) == fires
     if finding and ended:
         assert "only 1 of them ended in 14.0 s" in finding.title
+
+
+COLD = "wild/grpc-java-limit-cold.pcap.zst"
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"refills": 43}, "warning"),
+        ({"refills": 44}, None),
+        ({"critical_share": 0.59}, "warning"),  # the limit was reached 59.05 % of the time
+        ({"critical_share": 0.6}, None),
+        ({"certain_limit": 12}, "warning"),
+        ({"certain_limit": 13}, None),
+    ],
+)
+def test_a_client_that_takes_places_late_may_have_a_queue(limits: dict[str, Any], expected: str | None) -> None:
+    """A JVM that has just started took 43 of 242 places within 2 ms; 30 callers shared 12 streams."""
+    assert severity(detector, [recorded(COLD)], **limits) == expected
+
+
+def test_places_that_are_taken_late_prove_no_queue() -> None:
+    finding = the_finding(detector, [recorded(COLD)])
+    assert (finding.confidence, finding.lost_ns, finding.at_least) == ("medium", None, False)
+    assert "if it has more than 12 callers" in finding.verdict
