@@ -372,8 +372,8 @@ def _name_software(tables: Tables, agent: int, hint: int) -> tuple[str | None, b
     return name or None, bool(name)
 
 
-def _name_http1(tables: Tables) -> str:
-    """Say how many connections begin with a request or a response of HTTP/1, nothing for none."""
+def _count_http1(tables: Tables) -> int:
+    """Count the connections that begin with a request or a response of HTTP/1."""
     client, server = (
         begins == _core.BEGINNINGS.index(name)
         for begins, name in (
@@ -381,7 +381,12 @@ def _name_http1(tables: Tables) -> str:
             (tables.setups.server_begins, "http1_response"),
         )
     )
-    number = int((client | server).sum())
+    return int((client | server).sum())
+
+
+def _name_http1(tables: Tables) -> str:
+    """Say how many connections are HTTP/1, nothing for none."""
+    number = _count_http1(tables)
     return f"; {count(number, 'connection')} {'is' if number == 1 else 'are'} HTTP/1" if number else ""
 
 
@@ -438,7 +443,9 @@ def _say_what_is_there(tables: Tables) -> str:
     if not (protocol == HTTP2).any():
         connections = len(protocol) + capture["connections_not_listed"]
         what = count(connections, "TCP connection")
-        return f"no HTTP/2 was seen on {what}{_name_http1(tables)}; use --port N to read port N as HTTP/2"
+        only = "of HTTP/1.1 only gRPC-Web and Connect are read"
+        advice = only if _count_http1(tables) == connections else "use --port N to read port N as HTTP/2"
+        return f"no HTTP/2 was seen on {what}{_name_http1(tables)}; {advice}"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (

@@ -68,7 +68,7 @@ def test_each_request_is_an_rpc() -> None:
 
 
 def test_plain_http1_is_another_protocol() -> None:
-    with pytest.raises(NoGrpcError, match="no HTTP/2 was seen on 1 TCP connection;"):
+    with pytest.raises(NoGrpcError, match=r"1 connection is HTTP/1; of HTTP/1\.1 only gRPC-Web and Connect are read"):
         analyze([JSON])
     connections = decode([JSON]).connections
     assert PROTOCOLS[connections.protocol[0]] == "other"
@@ -139,3 +139,11 @@ def test_the_result_does_not_depend_on_the_number_of_threads(monkeypatch: pytest
         found.append(decode([WEB], rpc_rows=False).rpcs)
     for name in found[0].__struct_fields__:
         assert np.array_equal(getattr(found[0], name), getattr(found[1], name)), name
+
+
+def test_connect_by_get_is_an_rpc() -> None:
+    """connect-web with `useHttpGet`: its callers saw 18 answers and 12 times not_found."""
+    tables = decode([str(RECORDED / "wild" / "connect-web-get.pcap.zst")])
+    assert Counter(list_statuses(tables)) == {("/demo.Demo/Get", "OK"): 18, ("/demo.Demo/Get", "NOT_FOUND"): 12}
+    assert {_core.RPC_PROTOCOLS[number] for number in tables.rpcs.protocol.tolist()} == {"connect"}
+    assert {PROTOCOLS[number] for number in tables.connections.protocol.tolist()} == {"http1"}
