@@ -7,6 +7,9 @@ _INITIAL_TTLS = (64, 128, 255)
 _HOPS = 2
 """Difference in hops from which two packets have different senders (heuristic: routes of one flow differ by one)."""
 
+_MIXED_NS = 1_000_000
+"""By so much capture points mix the order of packets (heuristic: several queues of one device)."""
+
 
 def _count_hops(ttl: int) -> int:
     """Return how many routers a packet passed, by the next initial value above."""
@@ -29,9 +32,9 @@ def comes_from_elsewhere(tables: Tables, row: int) -> bool:
 def goes_on(tables: Tables, row: int) -> bool:
     """Check whether that side sends on as if it had sent no RST: more than a round trip after it, where that is known.
 
-    A packet that comes sooner may have left before the RST.
+    A packet that comes sooner may have left before the RST, or was recorded in the wrong order.
     """
     c = tables.closings
     trip = int(tables.connections.min_rtt_ns[c.connection[row]])
     later = int(c.later_time_ns[row]) - int(c.time_ns[row])
-    return bool(c.reset[row] and c.later_packets[row] and 0 <= trip < later)
+    return bool(c.reset[row] and c.later_packets[row] and trip >= 0 and later > max(trip, _MIXED_NS))

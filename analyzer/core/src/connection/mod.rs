@@ -78,6 +78,7 @@ impl Connection {
         if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
             http2.assume_http2();
         }
+        http2.roles_guessed = roles_from == RolesFrom::Ports && roles::may_be_clients(segment);
         http2.follows_http1 = !cx.options.as_scrubbed;
         let tcp = Tcp::new(row, segment, at, shared.tap.is_some());
         Self { tcp, content: Content::new(http2), roles_from, before: None }

@@ -43,6 +43,15 @@ pub fn from_ports(source: u16, destination: u16) -> usize {
     }
 }
 
+/// First port that Linux gives to clients (`net.ipv4.ip_local_port_range`).
+const FIRST_EPHEMERAL_PORT: u16 = 32_768;
+
+/// Whether both ports of a segment may be a client's, as far as their numbers tell.
+pub fn may_be_clients(segment: &Segment<'_>) -> bool {
+    let may_be = |port: u16| port >= FIRST_EPHEMERAL_PORT && port != GRPC_PORT;
+    may_be(segment.source_port) && may_be(segment.destination_port)
+}
+
 /// Where the capture was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]

@@ -12,36 +12,12 @@ use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
 use crate::tcp::unanswered::Unanswered;
 
-use super::message::Reader;
+pub use super::direction::{CallDirection, Gap};
 use super::protocol::{Content, Kind};
 
 /// A request whose END_STREAM comes later than this behind its last message is one that its client ended late: 1 ms (heuristic:
 /// what one write brings in two packets is closer).
 const LATE_END: i64 = 1_000_000;
-
-/// One direction of a call.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct CallDirection {
-    /// Messages in this direction's DATA.
-    pub reader: Reader,
-    /// The end of the first header block: its time, negative before, and its packet.
-    pub headers: (i64, u32),
-    /// END_STREAM was sent.
-    pub ended: bool,
-    /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
-    pub gaps: u32,
-    /// The rest of its message may be among missing frames: none of its bytes have come since.
-    pub doubtful: bool,
-}
-
-/// Missing frames, which may have been of any stream.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Gap {
-    /// Until when they are missing, nanoseconds since the epoch; -1 when none are.
-    pub time: i64,
-    /// How often some were.
-    pub count: u32,
-}
 
 /// What is known of the RPC on a stream, or of another use of the stream.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -211,9 +187,11 @@ impl Call {
         }
     }
 
-    /// Whether it may be no RPC: the response of a request whose type is not known is of another protocol.
+    /// Whether it may be no RPC of gRPC's: the response of a request whose type is not known is of another protocol. So is an
+    /// error in JSON, which Connect gives by any HTTP status.
     pub fn may_be_no_rpc(&self) -> bool {
-        self.is_guessed && self.http_status == 200 && self.is_answered_otherwise()
+        let may_be_connect = matches!(self.content, Content::None | Content::Message);
+        self.is_guessed && (self.http_status == 200 || may_be_connect) && self.is_answered_otherwise()
     }
 
     /// Whether the missing bytes of its body may hold its status.
@@ -226,10 +204,21 @@ impl Call {
         in_body && (self.touches_gap || self.tail_cut)
     }
 
+    /// Whether its request may have header fields that the capture does not hold.
+    pub fn may_lack_fields(&self) -> bool {
+        self.headers_unknown || self.begun_before
+    }
+
     /// Whether a message of `side` has begun and is not whole, as far as that is known.
     #[inline]
     pub fn is_inside(&self, side: usize) -> bool {
         self.directions[side].reader.is_inside() && !self.directions[side].doubtful
+    }
+
+    /// Whether bytes of a message may move while `side` is waited for: its own, or those of its peer.
+    fn is_doubtful(&self, side: usize) -> bool {
+        let (own, peer) = (&self.directions[side], &self.directions[1 - side]);
+        own.may_be_inside() || !peer.ended && peer.may_be_inside()
     }
 
     /// Accounts the time up to `now` to `cause`.
@@ -315,6 +304,7 @@ impl Call {
             let turn = Turn {
                 passed,
                 is_client,
+                is_doubtful: queues[side].may_be_held || self.is_doubtful(side),
                 near_rtt: transport.near_rtt[side],
                 near_is_bound: transport.near_is_bound[side],
                 shown,
@@ -356,11 +346,14 @@ impl Call {
     }
 
     /// Accounts the time up to `now` to lost bytes, as far as the latest bytes of this call, or others in front of them, were
-    /// retransmitted.
+    /// retransmitted. A peer that was not heard since may be gone.
     pub fn charge_resent(&mut self, now: i64, transport: &Transport) {
-        if let Some(time) = self.last_resent(transport) {
-            self.charge_loss(time.min(now), transport.outages[usize::from(self.last_side)]);
+        let Some(time) = self.last_resent(transport) else { return };
+        let side = usize::from(self.last_side);
+        if transport.unanswered[side].heard.1 < self.last_time {
+            return self.charge(time.min(now), Cause::Unexplained);
         }
+        self.charge_loss(time.min(now), transport.outages[side]);
     }
 
     /// Accounts the time up to `now`, after which nothing of this call is in the capture. `window` is the window that let its
@@ -378,8 +371,19 @@ impl Call {
         let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
         let is_client = side == client;
         let (shown, held, arrived) = (None, None, None);
-        let turn =
-            Turn { passed, is_client, near_rtt, near_is_bound, shown, held, arrived, queued: 0, sends_since: None };
+        let is_doubtful = self.is_doubtful(side);
+        let turn = Turn {
+            passed,
+            is_client,
+            is_doubtful,
+            near_rtt,
+            near_is_bound,
+            shown,
+            held,
+            arrived,
+            queued: 0,
+            sends_since: None,
+        };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -428,7 +432,11 @@ impl Call {
         } else if turn.queued >= now - start {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
-        let own = if turn.is_client { Cause::Client } else { Cause::Server };
+        let own = match turn.is_client {
+            _ if turn.is_doubtful => Cause::Unexplained,
+            true => Cause::Client,
+            false => Cause::Server,
+        };
         if let Some(since) = turn.sends_since {
             // its TCP had bytes of others to send all the time: they may have held these back in its socket
             self.charge(now.min(since), own);
@@ -486,6 +494,8 @@ struct Turn {
     /// The other side's bytes came last.
     passed: bool,
     is_client: bool,
+    /// Bytes of a message may have been moving.
+    is_doubtful: bool,
     /// Negative when not measured.
     near_rtt: i64,
     /// It may hold the time that the side's application took to answer.

@@ -3,6 +3,7 @@
 mod act;
 pub mod call;
 pub mod data;
+mod direction;
 mod events;
 pub mod headers;
 pub mod known_texts;

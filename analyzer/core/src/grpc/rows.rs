@@ -78,7 +78,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             response_messages: call.directions[1 - client].reader.messages,
             timeout_ns: call.timeout_ns,
             closed: closed as u8,
-            headers_unknown: u8::from(call.headers_unknown || call.begun_before),
+            headers_unknown: u8::from(call.may_lack_fields()),
             stream_window_bytes: stream_window.unwrap_or(i64::MIN),
             connection_window_bytes: connection_window.unwrap_or(i64::MIN),
         });

@@ -129,12 +129,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         } else if !act.is_client && lacks[act.side] && code == NO_ERROR {
             Ending::NOT_SEEN // it follows a complete response, whose end may be missing
         } else if !act.is_client {
-            Ending::reset_by_server(code, at.time - call.first.time, call.timeout_ns)
-        } else if transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
+            let unknown = call.timeout_ns < 0 && call.may_lack_fields();
+            Ending::reset_by_server(code, at.time - call.first.time, call.timeout_ns, unknown)
+        } else if (1..=at.packet).contains(&transport.fins_acknowledged[1 - client]) {
             Ending::CONNECTION_CLOSED
         } else {
-            let fields_unknown = call.headers_unknown || call.begun_before;
-            let unknown = call.timeout_ns < 0 && fields_unknown || lacks[1 - client];
+            let unknown = call.timeout_ns < 0 && call.may_lack_fields() || lacks[1 - client];
             let ending = Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, unknown);
             let refused = is_refused_by_goaway(&self.h2.sides[1 - client], id, at, transport.near_rtt[client]);
             if refused && ending.source == Source::ClientReset { Ending::CONNECTION_CLOSED } else { ending }
@@ -196,9 +196,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return;
         }
         call.finished = true;
-        let ending = match h2.protocol {
-            Protocol::Http1 => correct_ending_over_http1(call, client, ending, at, act.transport),
-            _ => correct_ending(call, client, ending, at, act.transport),
+        let ending = if h2.roles_guessed {
+            call.budget.hide_sides();
+            Ending::NOT_SEEN
+        } else if h2.protocol == Protocol::Http1 {
+            correct_ending_over_http1(call, client, ending, at, act.transport)
+        } else {
+            correct_ending(call, client, ending, at, act.transport)
         };
         if !act.is_client && ending.status == status::OK {
             call.receipt = act.transport.delivered_from[act.side] + 1;
@@ -233,8 +237,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     pub(super) fn end_open_call(&mut self, id: u32, end: End) {
         let server = &self.h2.sides[1 - self.h2.client];
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-        // only if the server's answer cannot have been missed
-        let read = server.is_read_whole(call.directions[1 - self.h2.client].gaps, call.first.packet);
+        // only if neither the server's answer nor the client's RST_STREAM can have been missed
+        let answer_read = server.is_read_whole(call.directions[1 - self.h2.client].gaps, call.first.packet);
+        let may_be_reset = lack(&self.h2.sides, call)[self.h2.client] && call.last_time <= self.h2.application.gap.time;
+        let read = answer_read && !may_be_reset;
         let whole = read && !self.h2.application.answered_early;
         let end_known = read && end != End::NotKnown;
         if end_known {
@@ -242,8 +248,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         let (act, grpc) = (Act::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+        let guessed = self.h2.roles_guessed;
+        if guessed {
+            call.budget.hide_sides();
+        }
         let after = act.at.time - call.first.time;
         let without_end = match end {
+            _ if guessed => Ending::NOT_SEEN,
             End::ServerCloses if whole => Ending::CONNECTION_CLOSED.after(after, call.timeout_ns, -1),
             // HTTP/1.1 has no other way to give up a request
             End::ClientCloses if whole && self.h2.protocol == Protocol::Http1 => {
@@ -335,8 +346,7 @@ impl Act<'_> {
     /// number.
     #[cold]
     fn note_repeat(&self, call: &Call, ending: Ending, repeats: &mut Option<Box<Repeats>>, cx: &mut Context) {
-        let fields_unknown = call.headers_unknown || call.begun_before;
-        if fields_unknown || call.previous_attempts > 0 || ending.source == Source::ClientReset {
+        if call.may_lack_fields() || call.previous_attempts > 0 || ending.source == Source::ClientReset {
             return;
         }
         let row = RepeatRow {

@@ -127,13 +127,16 @@ impl Ending {
     }
 
     /// The status of an RPC that its server reset `after_ns` after its beginning: servers cancel what has passed its deadline, as
-    /// the client does by itself.
-    pub fn reset_by_server(code: u32, after_ns: i64, timeout_ns: i64) -> Self {
-        let status = from_rst_stream(code);
-        if status == CANCELLED && timeout_ns >= 0 && after_ns >= timeout_ns {
-            return Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline };
+    /// the client does by itself. Where the deadline is `unknown` it may have passed.
+    pub fn reset_by_server(code: u32, after_ns: i64, timeout_ns: i64, unknown: bool) -> Self {
+        let (status, source) = (from_rst_stream(code), Source::ServerReset);
+        match status {
+            CANCELLED if unknown || after_ns < 0 => Self { status: NOT_SEEN, source },
+            CANCELLED if timeout_ns >= 0 && after_ns >= timeout_ns => {
+                Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
+            }
+            _ => Self { status, source },
         }
-        Self { status, source: Source::ServerReset }
     }
 
     /// The status of an RPC whose client closed its connection of HTTP/1.1 `after_ns` after its beginning: before its
@@ -150,14 +153,14 @@ impl Ending {
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
     /// application sees what its library made of the deadline or of the cancellation, and codes differ by library.
     /// It is `unknown` where `grpc-timeout` may be among fields that are, or the client may have refused a response of which bytes
-    /// are missing.
+    /// are missing. Before its beginning no RPC ends: the capture's clock was set back.
     pub fn reset_by_client(after_ns: i64, timeout_ns: i64, unknown: bool) -> Self {
         let source = Source::ClientReset;
         match timeout_ns {
             0.. if after_ns >= earliest(timeout_ns) => {
                 Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
             }
-            _ if unknown => Self { status: NOT_SEEN, source },
+            _ if unknown || after_ns < 0 => Self { status: NOT_SEEN, source },
             _ => Self { status: CANCELLED, source },
         }
     }
@@ -275,10 +278,13 @@ mod tests {
 
     #[test]
     fn both_ends_reset_what_has_passed_its_deadline() {
-        let by_server = |code, after_ns| Ending::reset_by_server(code, after_ns, 40_000_000).status;
+        let by_server = |code, after_ns| Ending::reset_by_server(code, after_ns, 40_000_000, false).status;
         assert_eq!([by_server(8, 40_000_000), by_server(8, 39_999_999)], [DEADLINE_EXCEEDED, CANCELLED]);
         assert_eq!([by_server(7, 50_000_000), by_server(2, 50_000_000)], [UNAVAILABLE, INTERNAL]);
-        assert_eq!(Ending::reset_by_server(8, 50_000_000, -1).status, CANCELLED);
+        assert_eq!(Ending::reset_by_server(8, 50_000_000, -1, false).status, CANCELLED);
+        let unknown = |code| Ending::reset_by_server(code, 50_000_000, -1, true).status;
+        assert_eq!([unknown(8), unknown(7)], [NOT_SEEN, UNAVAILABLE], "the deadline may have passed");
+        assert_eq!([by_server(8, -1), Ending::reset_by_client(-1, 40, false).status], [NOT_SEEN; 2], "time went back");
         let by_client = |after_ns, timeout_ns| Ending::reset_by_client(after_ns, timeout_ns, false).status;
         assert_eq!(
             [by_client(39_000_000, 40_000_000), by_client(38_999_999, 40_000_000)],

@@ -113,6 +113,16 @@ impl Budget {
         }
     }
 
+    /// Moves what was waited for either side to what is unexplained: which side is the client is not known.
+    #[cold]
+    pub fn hide_sides(&mut self) {
+        for side in [Cause::Client, Cause::Server] {
+            let ns = self.get(side);
+            self.add(side, ns.wrapping_neg());
+            self.add(Cause::Unexplained, ns);
+        }
+    }
+
     /// All causes together, nanoseconds.
     #[inline]
     pub fn total(&self) -> u64 {

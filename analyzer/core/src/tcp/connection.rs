@@ -115,6 +115,8 @@ pub struct Connection {
     pub reset: Option<At>,
     /// Who sent the first FIN or RST.
     pub closed_by: Option<usize>,
+    /// By side: what it had acknowledged when it sent that.
+    closing_acks: [i64; 2],
     /// The first FIN and the first RST of each side.
     pub closings: Vec<Closing>,
 }
@@ -145,6 +147,7 @@ impl Connection {
             opening_seen,
             reset: None,
             closed_by: None,
+            closing_acks: [0; 2],
             closings: Vec::new(),
         }
     }

@@ -218,6 +218,8 @@ pub struct Half {
     pub sent: Sent,
     /// The last packet with new data was shorter than a full segment.
     pub sent_short: bool,
+    /// Its last packet with new data came behind a hole, and so long behind a short segment that Nagle's algorithm may have held it.
+    pub may_be_held: bool,
     /// Since when all its packets with new data were full segments, if the last one was: TCP sends a short one when it has no more.
     pub full_since: Option<i64>,
     /// It sent new bytes behind a short segment that was not acknowledged: Nagle's algorithm is off.

@@ -23,6 +23,8 @@ pub struct Kept {
     pub lost: bool,
     /// The sender's clock in it (RFC 7323 section 3).
     pub clock: Option<u32>,
+    /// Nagle's algorithm may have held it.
+    pub may_be_held: bool,
 }
 
 /// A segment to be kept.
@@ -42,6 +44,8 @@ pub struct New<'a> {
     pub lost: bool,
     /// See [`Kept::clock`].
     pub clock: Option<u32>,
+    /// See [`Kept::may_be_held`].
+    pub may_be_held: bool,
 }
 
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
@@ -55,7 +59,7 @@ pub struct OutOfOrder {
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
     pub fn insert(&mut self, new: &New<'_>) -> bool {
-        let &New { bytes, offset, length, at, answers, lost, clock } = new;
+        let &New { bytes, offset, length, at, answers, lost, clock, may_be_held } = new;
         if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
         {
             return false;
@@ -65,7 +69,8 @@ impl OutOfOrder {
             match self.segments.get(&offset).map(|kept| kept.length) {
                 None => {
                     self.bytes += bytes.len();
-                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, answers, lost, clock });
+                    self.segments
+                        .insert(offset, Kept { bytes: bytes.into(), length, at, answers, lost, clock, may_be_held });
                     return true;
                 }
                 Some(known) if known >= length => return true,
@@ -104,6 +109,13 @@ impl OutOfOrder {
         self.segments.range(offset..).next().map(|(_, kept)| kept.at)
     }
 
+    /// The packet of the first kept segment behind a hole that begins at `offset`, if one does.
+    pub fn behind_hole(&self, offset: i64) -> Option<At> {
+        let is_kept = |(start, kept): (&i64, &Kept)| start.saturating_add(kept.length) > offset;
+        let before = self.segments.range(..=offset).next_back();
+        if before.is_some_and(is_kept) { None } else { self.behind(offset) }
+    }
+
     /// The packet of the first kept segment.
     pub fn first_at(&self) -> Option<At> {
         self.segments.first_key_value().map(|(_, kept)| kept.at)
@@ -117,5 +129,23 @@ impl OutOfOrder {
     /// Bytes kept.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_behind_a_hole_is_found() {
+        let mut store = OutOfOrder::default();
+        for (offset, packet) in [(10, 1), (20, 2), (40, 3)] {
+            let at = At::new(packet, 0);
+            let (bytes, clock) = (&[0_u8; 10][..], None);
+            let new = New { bytes, offset, length: 10, at, answers: 0, lost: false, clock, may_be_held: false };
+            assert!(store.insert(&new));
+        }
+        let behind = |offset| store.behind_hole(offset).map_or(0, |at| at.packet);
+        assert_eq!([5, 10, 25, 30, 35, 40, 50].map(behind), [1, 0, 0, 3, 3, 0, 0]);
     }
 }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::half::SHORTEST_DELAYED_ACK;
+
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
 pub const RTO_MIN: i64 = 200_000_000;
 
@@ -20,7 +22,7 @@ pub struct Rtt {
     others_wait: bool,
     /// The smallest sample, nanoseconds.
     pub min: Option<i64>,
-    /// No sample is of a packet without payload: each may hold the time that the peer's application took to answer.
+    /// Each sample may hold the time that the peer's application took to answer, or for which its TCP put an ACK off.
     pub is_bound: bool,
     /// Smoothed, nanoseconds.
     smoothed: i64,
@@ -45,16 +47,24 @@ impl Rtt {
         self.timed = None;
     }
 
-    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none. `last` is
-    /// the end and the time of the last segment. Gives for how long a segment waited for this, whether or not it was
-    /// retransmitted meanwhile.
+    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none; `at_once`
+    /// if such an ACK is not put off. `last` is the end and the time of the last segment. Gives for how long a segment waited for
+    /// this, whether or not it was retransmitted meanwhile.
     #[inline]
-    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool, last: (i64, i64)) -> Option<i64> {
+    pub fn acknowledged(
+        &mut self,
+        offset: i64,
+        time: i64,
+        answers: bool,
+        at_once: bool,
+        last: (i64, i64),
+    ) -> Option<i64> {
         if let Some((end, sent)) = self.timed
             && offset >= end
         {
             self.timed = None;
-            self.is_bound = answers && (self.is_bound || self.min.is_none());
+            let may_be_put_off = !at_once && time - sent >= SHORTEST_DELAYED_ACK;
+            self.is_bound = (answers || may_be_put_off) && (self.is_bound || self.min.is_none());
             self.sample(time - sent);
         }
         let (_, sent) = self.waiting.take_if(|(end, _)| offset >= *end)?;
@@ -106,13 +116,13 @@ mod tests {
         let mut rtt = Rtt::default();
         rtt.sent(100, 0);
         rtt.sent(200, 5);
-        rtt.acknowledged(50, 7, false, (200, 5));
+        rtt.acknowledged(50, 7, false, false, (200, 5));
         assert_eq!(rtt.min, None);
-        rtt.acknowledged(100, 10, false, (200, 5));
+        rtt.acknowledged(100, 10, false, false, (200, 5));
         assert_eq!(rtt.min, Some(10));
         rtt.sent(300, 20);
         rtt.retransmitted();
-        rtt.acknowledged(300, 21, false, (300, 20));
+        rtt.acknowledged(300, 21, false, false, (300, 20));
         assert_eq!(rtt.min, Some(10), "a retransmitted segment gives no sample");
     }
 
@@ -122,9 +132,9 @@ mod tests {
         for (end, time) in [(100, 0), (200, 5), (300, 8)] {
             rtt.sent(end, time);
         }
-        assert_eq!(rtt.acknowledged(100, 10, false, (300, 8)), Some(10));
-        assert_eq!((rtt.waiting_since(), rtt.acknowledged(200, 11, false, (300, 8))), (None, None));
-        assert_eq!(rtt.acknowledged(300, 50, false, (300, 8)), Some(42));
+        assert_eq!(rtt.acknowledged(100, 10, false, false, (300, 8)), Some(10));
+        assert_eq!((rtt.waiting_since(), rtt.acknowledged(200, 11, false, false, (300, 8))), (None, None));
+        assert_eq!(rtt.acknowledged(300, 50, false, false, (300, 8)), Some(42));
         rtt.sent(400, 60);
         assert_eq!(rtt.waiting_since(), Some(60));
     }
@@ -134,9 +144,24 @@ mod tests {
         let mut rtt = Rtt::default();
         for (end, answers, is_bound) in [(1, true, true), (2, true, true), (3, false, false), (4, true, false)] {
             rtt.sent(end, 0);
-            rtt.acknowledged(end, 10, answers, (end, 0));
+            rtt.acknowledged(end, 10, answers, false, (end, 0));
             assert_eq!(rtt.is_bound, is_bound, "{end}");
         }
+    }
+
+    #[test]
+    fn an_ack_that_may_be_put_off_is_a_bound_until_another_comes() {
+        let mut rtt = Rtt::default();
+        let acks = [(40_000_000, false, true), (34_999_999, false, false), (40_000_000, false, false)];
+        for (end, (ns, at_once, is_bound)) in (1..).zip(acks) {
+            rtt.sent(end, 0);
+            rtt.acknowledged(end, ns, false, at_once, (end, 0));
+            assert_eq!(rtt.is_bound, is_bound, "{end}");
+        }
+        let mut rtt = Rtt::default();
+        rtt.sent(1, 0);
+        rtt.acknowledged(1, 40_000_000, false, true, (1, 0));
+        assert!(!rtt.is_bound, "two full segments are acknowledged at once");
     }
 
     #[test]

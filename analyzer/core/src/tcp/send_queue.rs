@@ -52,6 +52,8 @@ pub struct SendQueue {
     pub lost: bool,
     /// What comes was kept behind a hole, so that its waits were not judged.
     pub late: bool,
+    /// And it came so long behind a short segment that Nagle's algorithm may have held it.
+    pub may_be_held: bool,
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::HELD_INTERVALS }, _, _>")]
     intervals: Vec<BlockedInterval>,
     /// The last [`limits::RESENT`] retransmissions, in a ring.

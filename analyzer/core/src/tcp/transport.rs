@@ -58,6 +58,8 @@ pub struct Transport {
     pub unheard: [bool; 2],
     /// The first FIN of each side; bytes handed up late may be older.
     pub fins: [Option<At>; 2],
+    /// The packet that acknowledges the FIN of each side, 0 before; the FIN may be captured later, or not at all.
+    pub fins_acknowledged: [u32; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
 }
@@ -85,6 +87,7 @@ impl Default for Transport {
             acked: [0; 2],
             unheard: [false; 2],
             fins: [None; 2],
+            fins_acknowledged: [0; 2],
             is_cut: [false; 2],
         }
     }

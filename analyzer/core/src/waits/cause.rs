@@ -226,15 +226,15 @@ pub(super) fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bo
     stop.congestion_window <= initial && segments.is_some_and(|segments| segments * segment >= initial)
 }
 
-/// The peer acknowledged everything, and not before its delayed-ACK timer ran out: 40 ms in Linux (TCP_DELACK_MIN,
+/// The peer acknowledged everything so far, and not before its delayed-ACK timer ran out: 40 ms in Linux (TCP_DELACK_MIN,
 /// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
-/// short segment back until then.
+/// short segment back until then. An ACK of what comes only now was recorded too early.
 pub(super) fn is_delayed(layers: &Layers<'_>, side: usize, ack: Ack) -> bool {
     const DELAYS: std::ops::RangeInclusive<i64> = half::SHORTEST_DELAYED_ACK..=205_000_000;
     let half = &layers.tcp.halves[side];
     let there_and_back = layers.tcp.transport.near_rtt[1 - side];
     let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);
-    there_and_back >= 0 && ack.offset >= half.highest && DELAYS.contains(&delay)
+    there_and_back >= 0 && ack.offset == half.highest && DELAYS.contains(&delay)
 }
 
 /// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a

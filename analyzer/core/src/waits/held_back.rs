@@ -6,7 +6,7 @@ use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::WaitRow;
-use crate::tcp::half::{Ack, Half};
+use crate::tcp::half::{Ack, Half, SHORTEST_DELAYED_ACK};
 use crate::tcp::send_queue::BlockedInterval;
 
 use super::cause::{are_open, credit, is_full, tcp_window};
@@ -52,6 +52,9 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     } else if nagle && let Some((own_ns, written)) = holds_an_answer(layers, side, payload, ack, at) {
         (Cause::DelayedAck, own_ns, written)
     } else {
+        if small && may_be_held_by_nagle(layers, side, &stop, length, ack) {
+            layers.tcp.transport.queues[side].add(BlockedInterval::new(start, at.time, Cause::Unexplained));
+        }
         return;
     };
     let interval = BlockedInterval { own_ns, ..BlockedInterval::new(start, at.time, cause) };
@@ -73,7 +76,8 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
 /// server is granted as long as it took for the slowest of the answers of the same method before: gives that time, and when
 /// the answer was written then.
 fn holds_an_answer(layers: &mut Layers<'_>, side: usize, payload: &[u8], ack: Ack, at: At) -> Option<(i64, i64)> {
-    if side == layers.http2.client || layers.tcp.halves[1 - side].last_data_time >= ack.time {
+    let is_missing = layers.http2.sides[side].gaps > 0; // so may be the slowest of its answers
+    if side == layers.http2.client || is_missing || layers.tcp.halves[1 - side].last_data_time >= ack.time {
         return None;
     }
     let call = &layers.http2.streams.find_mut(first_stream(payload)?)?.state;
@@ -98,13 +102,15 @@ fn first_stream(payload: &[u8]) -> Option<u32> {
     None
 }
 
-/// The bytes sent last were the HEADERS of a call without its message.
+/// The bytes sent last were the HEADERS of a call without its message, as far as nothing is missing.
 fn begins_message(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
+    let sender = &layers.http2.sides[side];
     layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
         let call = &stream.state;
         let direction = &call.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
-        call.kind.is_rpc() && !call.finished && message_to_come
+        let read = sender.is_read_whole(direction.gaps, call.first.packet);
+        call.kind.is_rpc() && !call.finished && read && message_to_come
     })
 }
 
@@ -113,6 +119,16 @@ fn begins_message(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
 fn is_held_by_nagle(layers: &Layers<'_>, side: usize, stop: &Stop, length: i64, ack: Ack, at: At) -> bool {
     let open = are_open(layers, side, stop, credit(layers, side, at).0);
     tcp_window(layers, side, stop, length, ack, open, at) == Cause::DelayedAck
+}
+
+/// The same, where the capture does not show which windows were open, or for how long the path alone holds ACKs.
+fn may_be_held_by_nagle(layers: &Layers<'_>, side: usize, stop: &Stop, length: i64, ack: Ack) -> bool {
+    let half = &layers.tcp.halves[side];
+    let short = half.sent_short && length < layers.tcp.segment_size(side) && !half.sends_at_once;
+    let unknown = layers.http2.begun_late || layers.tcp.transport.near_is_bound[1 - side];
+    let late = ack.time.saturating_sub(half.last_data_time) >= SHORTEST_DELAYED_ACK;
+    let awaited = stop.in_flight.is_some_and(|bytes| bytes > 0) && ack.offset == half.highest;
+    unknown && short && late && awaited
 }
 
 /// Whether what `half` sends without having owed any may have been held up all the same, as far as it shows at once: by

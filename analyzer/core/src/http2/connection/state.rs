@@ -61,6 +61,8 @@ pub struct Http2<A: Application> {
     pub client: usize,
     /// The client is known by SYN, preface or header fields, not only by its port.
     pub roles_certain: bool,
+    /// Both ports may be a client's, and nothing else tells who the client is.
+    pub roles_guessed: bool,
     /// What is spoken.
     pub protocol: Protocol,
     /// Both senders.
@@ -105,6 +107,7 @@ impl<A: Application> Http2<A> {
             connection,
             client,
             roles_certain,
+            roles_guessed: false,
             protocol: Protocol::Undecided,
             sides: [Side::new(hpack, begun_late), Side::new(hpack, begun_late)],
             streams: Streams::default(),
@@ -243,6 +246,7 @@ impl<A: Application> Http2<A> {
             cx.turn_rows(self.connection);
         }
         self.roles_certain = true;
+        self.roles_guessed = false;
     }
 }
 

@@ -1,6 +1,7 @@
 //! A capture that begins in the middle of a connection, or has a hole.
 
 use crate::http2::connection::state::Protocol;
+use crate::store::budget::Cause;
 
 use super::*;
 
@@ -323,4 +324,17 @@ fn trailers_hint_at_the_server_and_a_request_proves_the_client() {
     exchange.client(&[ping(), ping(), request(9, "/a/B", 3)].concat());
     assert_eq!((exchange.h2.client, exchange.h2.roles_certain), (CLIENT, true));
     assert_eq!(exchange.rpc().stream, 9);
+}
+
+/// By the ports alone the side that resets a stream may be either: its status and whom it waited for are not known.
+#[test]
+fn what_is_seen_of_guessed_roles_has_no_status() {
+    for guessed in [true, false] {
+        let mut exchange = Exchange::late(CLIENT);
+        exchange.h2.roles_guessed = guessed;
+        exchange.client(&[ping(), ping(), data(7, 0, &message(4))].concat());
+        exchange.server(&[&ping()[..], &ping(), &frame(FrameType::RST_STREAM, 0, 7, &7_u32.to_be_bytes())].concat());
+        assert_eq!(exchange.outcome(), (if guessed { None } else { Some("UNAVAILABLE") }, true));
+        assert_eq!(exchange.cx.rpc_budgets[0].get(Cause::Server) == 0, guessed);
+    }
 }

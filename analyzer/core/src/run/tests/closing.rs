@@ -56,6 +56,15 @@ fn a_capture_that_ends_first_leaves_rpcs_incomplete() {
     assert_eq!((seen.status(0), seen.cx.rpcs.flags[0] & 1, seen.cx.rpcs.duration_ns[0]), (None, 0, 50 * MS));
 }
 
+/// A capture point may record the server's FIN behind the client's, which acknowledges it.
+#[test]
+fn the_fin_that_was_acknowledged_came_first() {
+    let (mut capture, end) = asked();
+    capture.add(segment(FIN_ACK, from_client(end), from_server(1), &[]));
+    capture.add(reply(FIN_ACK, from_server(0), from_client(end), &[]));
+    assert_eq!(capture.finish().connections.closed_by[0], 1);
+}
+
 /// The client has sent all it will (FIN) and still reads: the answer counts.
 #[test]
 fn a_half_closed_connection_is_read_on() {

@@ -80,6 +80,9 @@ impl Connection {
     #[inline]
     pub(super) fn note_late(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At) -> Note {
         const UNKNOWN_ROUND_TRIP: i64 = 3_000_000;
+        /// Linux retransmits two clock ticks after its last packet at the earliest (TCP_TIMEOUT_MIN, include/net/tcp.h), unless
+        /// an ACK asks for it: 2 ms with the shortest tick.
+        const SHORTEST_TIMEOUT: i64 = 2_000_000;
         let half = &self.halves[side];
         if offset >= half.highest {
             return Note::None;
@@ -93,6 +96,12 @@ impl Connection {
         }
         match store.and_then(|store| store.behind(offset)) {
             Some(before) if at.time - before.time < round_trip => Note::OutOfOrder,
+            Some(before)
+                if at.time - before.time < SHORTEST_TIMEOUT
+                    && self.transport.unanswered[side].heard.0 < before.packet =>
+            {
+                Note::OutOfOrder
+            }
             _ => Note::Retransmission,
         }
     }
@@ -115,7 +124,10 @@ impl Connection {
         half.retransmissions_since += 1;
         half.rtt.retransmitted();
         let repeats_first = offset <= half.acked && half.acked < end;
-        if repeats_first && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at) {
+        if repeats_first
+            && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at)
+            && self.transport.unanswered[side].heard.0 != 0
+        {
             self.transport.lost_since[side].get_or_insert((half.acked, since));
             self.transport.too_long[side] = half.undelivered.is_too_long();
         }
@@ -205,12 +217,16 @@ impl Connection {
         at: At,
         above: &mut U,
     ) {
-        if end <= self.halves[side].highest {
+        let half = &mut self.halves[side];
+        half.may_be_held = false;
+        if end <= half.highest {
             return;
         }
         // behind a hole it is not known what the side owes, nor when it last sent
-        if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
+        if half.out_of_order.is_none() && offset <= half.highest {
             above.sends(self, side, end - offset, payload, at);
+        } else {
+            half.may_be_held = half.paused_behind_a_short_segment(at.time);
         }
         self.count_new_data(side, offset, end, at);
     }

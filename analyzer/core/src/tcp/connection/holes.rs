@@ -22,8 +22,9 @@ impl Connection {
         above: &mut U,
     ) -> Note {
         self.counters.out_of_order += 1;
-        if offset > self.halves[side].next {
-            self.transport.lost_since[side].get_or_insert((self.halves[side].next, at.time));
+        let first = self.halves[side].next.max(self.halves[side].acked);
+        if offset > first {
+            self.transport.lost_since[side].get_or_insert((first, at.time));
         }
         let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
@@ -33,7 +34,8 @@ impl Connection {
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
         let (bytes, length, lost) = (segment.payload, i64::from(segment.payload_len), note == Note::Retransmission);
         let clock = segment.timestamps.map(|(clock, _)| clock);
-        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost, clock });
+        let may_be_held = half.may_be_held;
+        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost, clock, may_be_held });
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
@@ -91,11 +93,11 @@ impl Connection {
             self.deliver_late(side, &kept.bytes, offset, end, kept.at.waited(filled), above);
             self.transport.queues[side].lost = false;
         } else {
-            let before = half.filled.replace((kept.at, kept.lost));
-            if let Some((before, _)) = before {
-                above.pauses_unjudged(self, side, before.time, kept.at);
-            }
+            let before = half.filled.replace((kept.at, kept.lost)).map_or(0, |(before, _)| before.time);
+            above.pauses_unjudged(self, side, before, kept.at);
+            self.transport.queues[side].may_be_held = kept.may_be_held;
             self.deliver_late(side, &kept.bytes, offset, end, kept.at, above);
+            self.transport.queues[side].may_be_held = false;
         }
         self.transport.queues[side].late = false;
         true
@@ -127,23 +129,25 @@ impl Connection {
     pub(super) fn check_holes<U: Events>(&mut self, at: At, above: &mut U) {
         for side in 0..2 {
             let half = &self.halves[side];
-            let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else {
+            let Some((first, kept)) = half.out_of_order.as_ref().and_then(|store| store.head()) else {
                 self.halves[side].hole_patience = 0;
                 continue;
             };
-            let is_hole = first > half.next;
+            let (is_hole, behind) = (first > half.next, kept.at.time);
             if !is_hole && self.due(side).is_some() {
                 self.catch_up(above);
             } else if !is_hole || half.acked >= first {
-                self.lose_patience(side, at, above);
+                self.lose_patience(side, behind, at, above);
             }
         }
     }
 
-    pub(super) fn lose_patience<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
+    /// `behind` is when the first packet was recorded that waits for the missing one.
+    pub(super) fn lose_patience<U: Events>(&mut self, side: usize, behind: i64, at: At, above: &mut U) {
         let half = &mut self.halves[side];
         half.hole_patience += 1;
-        if half.hole_patience > limits::MISSING_AFTER_PACKETS {
+        let is_late = at.time.saturating_sub(behind) >= limits::MISSING_AFTER_NS;
+        if is_late || half.hole_patience > limits::MISSING_AFTER_PACKETS {
             half.hole_patience = 0;
             self.give_up(side, at, above);
         }

@@ -201,14 +201,20 @@ impl Connection {
         let peer = &mut self.halves[1 - side];
         let before = std::mem::replace(&mut peer.acked, offset);
         peer.undelivered.acknowledge(offset);
-        self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
+        if self.transport.lost_since[1 - side].is_some_and(|lost| lost.0 < offset) {
+            let behind = peer.out_of_order.as_ref().and_then(|store| store.behind_hole(offset));
+            self.transport.lost_since[1 - side] = behind.map(|at| (offset, at.time));
+        }
         self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
+        if self.transport.fins_acknowledged[1 - side] == 0 && offset == peer.fin.unwrap_or(peer.highest) + 1 {
+            self.transport.fins_acknowledged[1 - side] = at.packet;
+        }
         let echo = segment.timestamps.map(|(_, echo)| echo);
         let resent = peer.sent_again.awaits(offset);
         let are_first = !resent || peer.sent_again.first_copies_arrived(offset, echo);
         let last = (peer.highest, peer.last_data_time);
-        let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0, last);
+        let taken = peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0, at_once, last);
         let sent = taken.filter(|_| are_first).map(|taken| at.time - taken);
         let ack = TimedAck { from: before, to: offset, time: at.time, packet: at.packet, sent };
         self.note_delay(side, taken, ack, segment.payload_len == 0);
@@ -394,8 +400,14 @@ impl Connection {
             self.closings.push(Closing::new(side, segment, is_reset, &self.halves, at));
             above.closes(side);
         }
+        if self.closed_by.is_none() {
+            self.closing_acks[side] = self.halves[1 - side].acked;
+        }
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
+            if self.closing_acks[1 - side] > end {
+                self.closed_by = Some(side); // the peer closed when it had this FIN, which is recorded too late
+            }
             if let Some(first) = self.transport.fins[side].filter(|_| segment.payload_len == 0) {
                 let timeout = self.is_timeout(side, first.time, at);
                 self.transport.unanswered[side].retransmit(timeout, at);
