@@ -80,8 +80,7 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
     outage_ns: int = 5_000_000_000
-    """Up to this time without an answer, lost packets may come through after all (heuristic: outages of a path that is
-    repaired are seconds long)."""
+    """Lost packets may come through so long after (heuristic: a path that is repaired is out for seconds)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 

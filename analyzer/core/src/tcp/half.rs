@@ -16,14 +16,12 @@ use super::path_delay::PathDelay;
 use super::queue::{FILLS, Queue};
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
+pub use super::rtt::SHORTEST_DELAYED_ACK;
 use super::sent_again::SentAgains;
 use super::undelivered::Undelivered;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
 pub const NEAR: i64 = 200_000;
-/// The least time for which an ACK is put off, with 5 ms for clocks: 40 ms in Linux (TCP_DELACK_MIN, include/net/tcp.h).
-pub const SHORTEST_DELAYED_ACK: i64 = 35_000_000;
-
 /// An acknowledgement of a sender's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {

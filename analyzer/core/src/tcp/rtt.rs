@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::half::SHORTEST_DELAYED_ACK;
-
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
 pub const RTO_MIN: i64 = 200_000_000;
+
+/// The least time for which an ACK is put off, with 5 ms for clocks: 40 ms in Linux (TCP_DELACK_MIN, include/net/tcp.h).
+pub const SHORTEST_DELAYED_ACK: i64 = 35_000_000;
 
 /// Longer round trips are broken clocks, one hour: TCP gives up long before.
 const LONGEST: i64 = 3_600_000_000_000;
