@@ -15,10 +15,6 @@ use crate::tcp::unanswered::Unanswered;
 pub use super::direction::{CallDirection, Gap};
 use super::protocol::{Content, Kind};
 
-/// A request whose END_STREAM comes later than this behind its last message is one that its client ended late: 1 ms (heuristic:
-/// what one write brings in two packets is closer).
-const LATE_END: i64 = 1_000_000;
-
 /// What is known of the RPC on a stream, or of another use of the stream.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Call {
@@ -324,20 +320,6 @@ impl Call {
         self.last_packet = at.packet;
         self.last_time = at.ready_time;
         self.position = queues[side].position;
-    }
-
-    /// The request is over. A response that comes from now on may have waited for that, if it would have been here before:
-    /// within a round trip behind the request's last message.
-    #[inline]
-    pub fn await_after_end(&mut self, now: i64, round_trip: i64) {
-        if self.turn_since >= 0 && now - self.turn_since > round_trip.max(LATE_END) {
-            self.turn_since = now;
-        }
-    }
-
-    /// The side that owes the next bytes, as far as the messages tell.
-    pub fn owing_side(&self, client: usize) -> usize {
-        if self.turn_since >= 0 || self.directions[client].ended { 1 - client } else { client }
     }
 
     /// When the latest bytes of this call, or bytes before them, were last retransmitted.

@@ -1,7 +1,8 @@
-//! What is known of one direction of a call, and of frames that are missing.
+//! What is known of one direction of a call, of frames that are missing, and which side owes the next bytes.
 
 use serde::{Deserialize, Serialize};
 
+use super::call::Call;
 use super::message::Reader;
 
 /// One direction of a call.
@@ -33,4 +34,24 @@ pub struct Gap {
     pub time: i64,
     /// How often some were.
     pub count: u32,
+}
+
+/// A request whose END_STREAM comes later than this behind its last message is one that its client ended late: 1 ms (heuristic:
+/// what one write brings in two packets is closer).
+const LATE_END: i64 = 1_000_000;
+
+impl Call {
+    /// The request is over. A response that comes from now on may have waited for that, if it would have been here before:
+    /// within a round trip behind the request's last message.
+    #[inline]
+    pub fn await_after_end(&mut self, now: i64, round_trip: i64) {
+        if self.turn_since >= 0 && now - self.turn_since > round_trip.max(LATE_END) {
+            self.turn_since = now;
+        }
+    }
+
+    /// The side that owes the next bytes, as far as the messages tell.
+    pub fn owing_side(&self, client: usize) -> usize {
+        if self.turn_since >= 0 || self.directions[client].ended { 1 - client } else { client }
+    }
 }
