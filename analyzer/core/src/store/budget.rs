@@ -129,3 +129,21 @@ impl Budget {
         self.0.iter().fold(0, |sum, &ns| sum.wrapping_add(ns))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_somebody_waited_for_can_be_hidden() {
+        let mut budget = Budget::default();
+        for (cause, ns) in [(Cause::Client, 3), (Cause::Server, 4), (Cause::Network, 5)] {
+            budget.add(cause, ns);
+        }
+        budget.hide_sides();
+        assert_eq!(
+            [Cause::Client, Cause::Server, Cause::Network, Cause::Unexplained].map(|c| budget.get(c)),
+            [0, 0, 5, 7]
+        );
+    }
+}
