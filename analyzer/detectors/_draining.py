@@ -22,7 +22,7 @@ def find_last_goaways(tables: Tables) -> dict[int, int]:
     return {int(g.connection[row]): row for row in rows[np.argsort(g.packet[rows], kind="stable")].tolist()}
 
 
-def mark_refused(tables: Tables, rows: Ints) -> Mask:
+def mark_refused(tables: Tables, rows: Ints | Counts) -> Mask:
     """Mark RPCs whose stream is above the last one that their server processes (RFC 9113 section 6.8)."""
     last = np.full(len(tables.connections.rpcs), ALL_STREAMS, dtype=np.int64)
     for connection, goaway in find_last_goaways(tables).items():

@@ -60,7 +60,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import ERROR_CODES, NOT_SEEN, Tables
 from ..tables.durations import total_ns
-from . import _breaches, _known_texts, _repeats, _software
+from . import _breaches, _draining, _known_texts, _repeats, _software
 from . import _failures as common
 from ._failures import Failed
 from ._known_texts import Meaning
@@ -119,6 +119,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
     methods = common.by_method(tables, rows.rpc)
     share, severity = len(rows) / everything, common.severity_of_count(len(rows), everything, limits)
+    if _draining.mark_refused(tables, rows.rpc).all():  # by a GOAWAY: `abrupt-goaway` says how severe that is
+        severity = "info"
     first = next(iter(statuses))
     retries = int(tables.connections.retries.sum())
     # of a call that failed in the end one attempt more failed than was retried
