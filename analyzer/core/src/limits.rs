@@ -119,7 +119,10 @@ pub const OUT_OF_ORDER_TOTAL: usize = 64 << 20;
 /// Packets of a connection that must follow the ACK of an unseen byte before the byte counts as missing from the
 /// capture: capture points with several queues record an ACK before its data.
 pub const MISSING_AFTER_PACKETS: u32 = 64;
-/// The same by time: capture points mix the order of packets by milliseconds. 100 ms.
+/// Fewer that must follow it where [`MISSING_AFTER_NS`] passes meanwhile.
+pub const MISSING_AFTER_LATE_PACKETS: u32 = 16;
+/// Capture points mix the order of packets by milliseconds: 100 ms. The capture's clock may step meanwhile, so that time alone
+/// shows nothing.
 pub const MISSING_AFTER_NS: i64 = 100_000_000;
 /// Bytes that an ACK may be ahead of the capture for its packet to be kept until they come: what a mixed order of
 /// directions explains. Further ahead the bytes are missing, or the ACK is absurd.

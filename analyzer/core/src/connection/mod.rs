@@ -138,8 +138,11 @@ impl Connection {
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
         self.tcp.note_acknowledged();
         content.finish(end, at, &self.tcp.transport, cx, shared);
-        if !self.tcp.is_gone(content.http2.client) {
-            correct_unreceived(&mut content.http2, end, at, &self.tcp.transport, cx);
+        let sent = &self.tcp.halves[1 - content.http2.client];
+        if let Some(since) = sent.undelivered.lost_since(sent.acked)
+            && !self.tcp.is_gone(content.http2.client)
+        {
+            correct_unreceived(&mut content.http2, since, end, at, &self.tcp.transport, cx);
         }
         if let Some(repeats) = &mut content.http2.application.repeats {
             repeats.finish(self.tcp.row, cx);

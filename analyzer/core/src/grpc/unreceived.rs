@@ -28,12 +28,12 @@ impl Grpc {
     }
 }
 
-/// Corrects the outcomes of responses that their client had not received when it was last heard. `at` is where the connection
-/// or the capture ends.
-pub fn correct_unreceived(h2: &mut Http2, end: End, at: At, transport: &Transport, cx: &mut Context) {
+/// Corrects the outcomes of responses that their client had not received when it was last heard, and that the server had
+/// retransmitted `since` then. `at` is where the connection or the capture ends.
+pub fn correct_unreceived(h2: &mut Http2, since: i64, end: End, at: At, transport: &Transport, cx: &mut Context) {
     let (client, acked) = (h2.client, transport.acked[1 - h2.client]);
     let kept = std::mem::take(&mut h2.application.unacknowledged);
-    let Some(heard) = heard_in_vain(client, transport) else { return };
+    let Some(heard) = heard_in_vain(client, since, transport) else { return };
     let removed = h2.streams.slots().map(|stream| stream.state);
     let unreceived: Vec<Call> = kept.into_iter().chain(removed).filter(|call| call.receipt > acked).collect();
     for mut call in unreceived.into_iter().filter(|call| !call.touches_gap && !call.reported) {
@@ -43,10 +43,9 @@ pub fn correct_unreceived(h2: &mut Http2, end: End, at: At, transport: &Transpor
     }
 }
 
-/// When the client was last heard, if that shows that its TCP lacked what the server had retransmitted: each packet but a RST
-/// acknowledges all that has arrived (RFC 9293 section 3.4).
-fn heard_in_vain(client: usize, transport: &Transport) -> Option<i64> {
-    let (_, since) = transport.lost_since[1 - client]?;
+/// When the client was last heard, if that shows that its TCP lacked what the server had retransmitted `since`: each packet but
+/// a RST acknowledges all that has arrived (RFC 9293 section 3.4).
+fn heard_in_vain(client: usize, since: i64, transport: &Transport) -> Option<i64> {
     let near = transport.near_rtt[client].max(0);
     let heard = transport.unanswered[1 - client].heard.1 - near;
     (heard - since > RTO_MIN).then_some(heard)

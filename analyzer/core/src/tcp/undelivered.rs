@@ -66,6 +66,13 @@ impl Undelivered {
         (self.retransmissions >= AGAIN).then_some(self.first.time)
     }
 
+    /// Since when the first bytes that the peer never acknowledged, behind `acked`, were retransmitted, if so often that they
+    /// count as lost.
+    pub fn lost_since(&self, acked: i64) -> Option<i64> {
+        let again = self.from(acked);
+        (again.retransmissions >= AGAIN).then_some(again.first.time)
+    }
+
     /// Whether only packets this long are lost: none as long was ever acknowledged, and shorter ones behind them arrived.
     pub fn is_too_long(&self) -> bool {
         self.retransmissions >= AGAIN && self.selective.packet > 0 && (1..self.shortest).contains(&self.longest_acked)
@@ -131,7 +138,7 @@ mod tests {
         assert_eq!(sent.retransmit(5, 1_448, At::new(2, 20)), None);
         assert_eq!(sent.retransmit(5, 1_000, At::new(3, 30)), Some(20));
         assert_eq!((sent.from(5).retransmissions, sent.from(5).shortest, sent.from(5).selective.packet), (2, 1_000, 1));
-        assert_eq!(sent.from(6).retransmissions, 0);
+        assert_eq!((sent.from(6).retransmissions, sent.lost_since(5), sent.lost_since(6)), (0, Some(20), None));
         assert!(!sent.is_too_long(), "nothing was acknowledged");
         sent.longest_acked = 999;
         assert!(sent.is_too_long());

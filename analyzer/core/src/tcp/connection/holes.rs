@@ -147,7 +147,8 @@ impl Connection {
         let half = &mut self.halves[side];
         half.hole_patience += 1;
         let is_late = at.time.saturating_sub(behind) >= limits::MISSING_AFTER_NS;
-        if is_late || half.hole_patience > limits::MISSING_AFTER_PACKETS {
+        let most = if is_late { limits::MISSING_AFTER_LATE_PACKETS } else { limits::MISSING_AFTER_PACKETS };
+        if half.hole_patience > most {
             half.hole_patience = 0;
             self.give_up(side, at, above);
         }
