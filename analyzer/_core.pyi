@@ -6,6 +6,7 @@ import numpy.typing as npt
 __all__ = [
     "BEGINNINGS",
     "CAUSES",
+    "CLASSES_PER_DECADE",
     "FIRST_RPCS",
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
@@ -43,6 +44,7 @@ _Column = npt.NDArray[np.generic]
 
 BEGINNINGS: Final[list[str]]
 CAUSES: Final[list[str]]
+CLASSES_PER_DECADE: Final[int]
 PATH_PARTS: Final[list[str]]
 THREAD_STATES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
@@ -81,6 +83,8 @@ class Run:
         rpc_rows: bool = False,
         marks_examples: bool = False,
         slowest: int = 0,
+        sampled: int = 0,
+        distributions: bool = False,
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,

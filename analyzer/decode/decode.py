@@ -83,7 +83,7 @@ def stream_together(
 
 def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Tables:
     """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
-    run = Run(paths, frames=True, packets=True, rpc_rows=True, file_times=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, distributions=True, file_times=True, **how)
     for _ in run.read(progress):
         pass
     return tables_of(run.result)

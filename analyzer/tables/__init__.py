@@ -203,6 +203,7 @@ def _make_method(found: dict[str, Any]) -> Method:
     columns = {
         "label": None if found["label"] is None else f"method #{found['label']}",
         "statuses": tuple(found["statuses"]),
+        "distribution": tuple(found["distribution"]),
         "budget": tuple(budget if max(budget) <= MOST_NS else map(clip_ns, budget)),
         "latency_intervals": latency and latency.pop("intervals"),
         "turnaround_intervals": turnaround and turnaround.pop("intervals"),

@@ -197,6 +197,9 @@ class Method(Struct, frozen=True):
     """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
     latency_intervals: Mapping[str, Interval] | None
     """For each quantile the two durations between which it lies with 95 % confidence; None without any."""
+    distribution: tuple[int, ...]
+    """Complete RPCs by class of duration, of which `_core.CLASSES_PER_DECADE` lie between powers of ten nanoseconds;
+    empty unless asked for."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]

@@ -21,20 +21,13 @@ from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, Ints, Tables
 from ..tables.grouping import take_rows
 from ..tables.processes import Processes
-from .pictures import Picture, draw_pictures
-from .sampling import BOUNDS, PIECE, Bounds, Flights, Overview, Spans, read_around, read_overview
+from .pictures import Picture, draw_pictures, list_lanes
+from .sampling import BOUNDS, Bounds, Flights, Overview, Spans, read_around, read_overview
 from .thread_steps import NO_STEPS, PageSteps, collect_steps
 
 Column = npt.NDArray[Any]
 _Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets", PageSteps)
 _Join = Callable[[Tables], Processes | None]
-
-
-BINS_PER_DECADE = 40
-"""Classes of the latency distributions per factor of ten."""
-_CLASSES = 13 * BINS_PER_DECADE + 1
-_SHORTEST_NS = 1_000
-"""Shorter RPCs, which begin and end in one packet, are drawn as this long: logarithms have no zero."""
 
 
 class PageRpcs(Struct, frozen=True, eq=False):
@@ -116,7 +109,7 @@ class PageMethod(Struct, frozen=True):
     name: str | None
     label: str | None
     first_class: int
-    """Class of `counts[0]`: class n holds durations from 10^(n / BINS_PER_DECADE) nanoseconds to the next class."""
+    """Class of `counts[0]`: class n holds durations from 10^(n / `_core.CLASSES_PER_DECADE`) ns to the next class."""
     counts: tuple[int, ...]
     """Complete RPCs by class."""
 
@@ -166,14 +159,18 @@ def collect_page_data(
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
+        rpcs = _rpcs(tables, bounds.rpcs, np.ones(tables.rpc_count, dtype=bool))
         flights, spans = Flights().add(asdict(tables.packets)), Spans.everything()
     else:
-        overview = overview or read_overview(paths, progress, **how)
-        tables, flights, spans = read_around(paths, overview, analysis, bounds, progress, how)
+        overview = overview or read_overview(paths, progress, bounds, **how)
+        rpcs = _rpcs(overview.tables, bounds.rpcs, overview.sampled)
+        lanes = list_lanes(analysis, overview.tables)
+        tables, flights, spans = read_around(paths, overview, analysis, bounds, lanes, progress, how)
     legs = find_legs(paths, **how) if analysis.hops else None
-    if legs and len(legs.tables.rpc_budgets) == len(tables.rpc_budgets):  # a file may grow meanwhile
-        tables = replace(tables, rpc_budgets=legs.tables.rpc_budgets)
-    page = _page_data(tables, flights, spans, bounds, analysis)
+    if legs and len(legs.tables.rpc_budgets) == tables.rpc_count:  # a file may grow meanwhile
+        tables = replace(tables, rpcs=legs.tables.rpcs, rpc_budgets=legs.tables.rpc_budgets)
+        rpcs = _rpcs(tables, bounds.rpcs, np.ones(tables.rpc_count, dtype=bool))
+    page = _page_data(tables, rpcs, flights, spans, bounds, analysis)
     return _add_steps(page, join(tables) if join else None, tables.capture["first_time_ns"] or 0, bounds.acts)
 
 
@@ -197,7 +194,7 @@ def halve_page_data(page: PageData) -> PageData:
         spans=spans,
         packets=take_rows(page.packets, kept),
         frames=take_rows(frames, of_frames & (np.cumsum(of_frames) <= len(of_frames) // 2)),
-        rpcs=take_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2)),
+        rpcs=take_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2, np.True_)),
         waits=take_rows(waits, _longest(waits.duration_ns, len(waits.stream) // 2)),
         steps=take_rows(page.steps, page.steps.interval < page.acts // 2),
         acts=page.acts // 2,
@@ -205,7 +202,7 @@ def halve_page_data(page: PageData) -> PageData:
 
 
 def _page_data(
-    tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds: Bounds, analysis: Analysis
+    tables: Tables, rpcs: PageRpcs, flights: tuple[Ints, Ints], spans: Spans, bounds: Bounds, analysis: Analysis
 ) -> PageData:
     zero = tables.capture["first_time_ns"] or 0
     connections = _connections(tables, zero, bounds.connections)
@@ -213,7 +210,7 @@ def _page_data(
         duration_ns=max((tables.capture["last_time_ns"] or 0) - zero, 0),
         connections=connections,
         methods=_methods(tables),
-        rpcs=_rpcs(tables, zero, bounds.rpcs),
+        rpcs=rpcs,
         waits=_waits(tables, zero, bounds.waits),
         frames=_frames(tables, zero),
         packets=_packets(tables, flights, zero),
@@ -250,18 +247,8 @@ def _method_numbers(tables: Tables, methods: Column) -> Ints:
 
 
 def _methods(tables: Tables) -> tuple[PageMethod, ...]:
-    rpcs = tables.rpcs
-    counts = np.zeros((len(tables.methods), _CLASSES), dtype=np.int64)
-    for begin in range(0, len(rpcs.flags), PIECE):
-        piece = np.s_[begin : begin + PIECE]
-        whole = _seen_whole(rpcs.flags[piece])
-        durations = np.maximum(rpcs.duration_ns[piece][whole], _SHORTEST_NS)
-        classes = np.floor(np.log10(durations) * BINS_PER_DECADE + 1e-9).astype(np.int64)
-        places = _method_numbers(tables, rpcs.method[piece][whole]) * _CLASSES + classes.clip(0, _CLASSES - 1)
-        counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)
     return tuple(
-        PageMethod(method.name, method.label, *_trimmed(row))
-        for method, row in zip(tables.methods, counts, strict=True)
+        PageMethod(m.name, m.label, *_trimmed(np.array(m.distribution, dtype=np.int64))) for m in tables.methods
     )
 
 
@@ -277,9 +264,9 @@ def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:
     return int(filled[0]), tuple(counts[filled[0] : filled[-1] + 1].tolist())
 
 
-def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
-    rpcs = tables.rpcs
-    kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most))
+def _rpcs(tables: Tables, most: int, sampled: npt.NDArray[np.bool_]) -> PageRpcs:
+    rpcs, zero = tables.rpcs, tables.capture["first_time_ns"] or 0
+    kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most, sampled))
     budgets = gathered(tables.rpc_budgets, kept)
     shares = budgets / np.maximum(budgets.sum(axis=1, keepdims=True, dtype=np.float64), 1)
     np.rint(np.multiply(shares, 1000, out=shares), out=shares)
@@ -294,14 +281,16 @@ def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
     return take_rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
-def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_]:
-    """Mark the RPCs to keep if there are too many: the longest, then failed ones, then an even sample of the others."""
+def _telling(
+    durations: Ints, status: Column, most: int, sampled: npt.NDArray[np.bool_] | np.bool_
+) -> npt.NDArray[np.bool_]:
+    """Mark the RPCs to keep if there are too many: the longest, then failed ones, then of the others the sample."""
     if len(durations) <= most:
         return np.ones(len(durations), dtype=bool)
     kept = _longest(durations, most // 3)
     failed = np.flatnonzero(~kept & (status != 0) & (status != NOT_SEEN))
     kept[_spread(failed, most // 3)] = True
-    kept[_spread(np.flatnonzero(~kept), most - int(kept.sum()))] = True
+    kept[_spread(np.flatnonzero(~kept & sampled), most - int(kept.sum()))] = True
     return kept
 
 

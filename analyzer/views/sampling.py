@@ -14,10 +14,12 @@ from ..decode.examples import divide_examples
 from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run, threads
 from ..model.analysis import Analysis
-from ..tables import BEGUN_BEFORE, Frames, Ints, Mask, Packets, Tables, table_of, tables_of
+from ..tables import BEGUN_BEFORE, Ints, Mask, Tables, tables_of
 from ..tables.grouping import group_rows
 
 _TIMES = np.iinfo(np.int64)
+_NO_PACKETS = (0, 0)
+"""A range without packets: they are numbered from 1."""
 _SHIFT = 33
 """Packet numbers have 32 bits: `connection << 33 | packet` sorts by connection, then by packet."""
 _SLOWEST_PER_METHOD = 3
@@ -31,8 +33,8 @@ class Bounds(NamedTuple):
     """Packets with rows (heuristic: a browser draws them within a second)."""
     frames: int = 500_000
     """Frames with rows."""
-    rpcs: int = 250_000
-    """RPCs with rows."""
+    rpcs: int = 60_000
+    """RPCs with rows: a third the longest, a third failed ones, the others a uniform sample."""
     waits: int = 60_000
     """Blocked intervals with rows."""
     around: int = 150
@@ -51,9 +53,6 @@ class Bounds(NamedTuple):
 
 BOUNDS = Bounds()
 """The bounds in use."""
-
-PIECE = 1 << 16
-"""RPCs processed at once."""
 
 
 class Spans(Struct, frozen=True, eq=False):
@@ -189,20 +188,26 @@ class Overview(Struct, frozen=True, eq=False):
     """A capture without its packets and frames."""
 
     tables: Tables
-    """With a row per RPC."""
+    """With the rows of RPCs that are drawn, and of those that `analyze` looks at."""
+    sampled: Mask
+    """Those that are a uniform sample of all."""
     examples: Tables
     """With the rows of RPCs that `analyze` looks at."""
     packets: _Index
 
 
-def read_overview(paths: Sequence[str], progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Overview:
+def read_overview(
+    paths: Sequence[str], progress: Progress | None = None, bounds: Bounds = BOUNDS, **how: Unpack[DecodeOptions]
+) -> Overview:
     """Read what findings and drawings of a capture need before its packets. Raises CaptureError."""
-    rows = {"rpc_rows": True, "marks_examples": True, "packets": True, "only": [], "lists_packets": True}
-    run = Run(paths, **rows, threads=threads(), **how)
-    for _ in run.read(progress, RpcColumns()):
+    most = bounds.rpcs
+    rows = {"marks_examples": True, "slowest": most // 3, "sampled": most - most // 3, "distributions": True}
+    packets = {"packets": True, "only": [], "lists_packets": True}
+    run = Run(paths, **rows, **packets, threads=threads(), **how)
+    for _ in run.read(progress):
         pass
     examples, tables = divide_examples(tables_of(run.result))
-    return Overview(tables, examples, _Index(*run.result["listed_packets"]))
+    return Overview(tables, run.result["sampled"] != 0, examples, _Index(*run.result["listed_packets"]))
 
 
 def read_around(
@@ -210,13 +215,28 @@ def read_around(
     overview: Overview,
     analysis: Analysis,
     bounds: Bounds,
+    lanes: Sequence[int],
     progress: Progress | None,
     how: DecodeOptions,
 ) -> tuple[Tables, tuple[Ints, Ints], Spans]:
-    """Read tables with the important frames and packets; return also the bytes in flight, and the ranges."""
+    """Read tables with the important frames and packets, and all RPCs of their connections and of those in `lanes`.
+
+    Return also the bytes in flight, and the ranges.
+    """
     spans = _chosen(overview.packets, overview.tables, analysis, bounds)
-    frames, packets, flights = _read(paths, spans, bounds, progress, how)
-    return replace(overview.tables, frames=frames, packets=packets), flights, spans
+    whole = [(connection, _NO_PACKETS) for connection in sorted({*lanes} - {*spans.connection.tolist()})]
+    ranges = zip(spans.first_packet.tolist(), spans.last_packet.tolist(), strict=True)
+    drawn = [*zip(spans.connection.tolist(), ranges, strict=True), *whole]
+    only = [(connection, packets, (_TIMES.min, _TIMES.max), None) for connection, packets in drawn]
+    # at most twice the bound of frames, which only tiny frames reach
+    rows = {"frames": True, "packets": True, "rpc_rows": True, "most_frames": 2 * bounds.frames}
+    run = Run(paths, **rows, only=only, threads=threads(), **how)
+    for _ in run.read(progress, RpcColumns()):
+        pass
+    found, in_flight = tables_of(run.result), run.result["in_flight"]
+    of_rpcs = {"rpcs": found.rpcs, "rpc_budgets": found.rpc_budgets}
+    tables = replace(overview.tables, frames=found.frames, packets=found.packets, **of_rpcs)
+    return tables, (in_flight["client_in_flight"], in_flight["server_in_flight"]), spans
 
 
 class _Index:
@@ -283,38 +303,11 @@ def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 
 def _slowest(tables: Tables, most: int) -> list[int]:
     """Find the slowest RPCs of all and of each method."""
-    rows = np.arange(len(tables.rpcs.flags))
-    pieces = [_slowest_of(tables, rows[begin : begin + PIECE], most) for begin in range(0, len(rows), PIECE)]
-    return _slowest_of(tables, np.unique(np.concatenate(pieces)), most).tolist() if pieces else []
-
-
-def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
-    """Find the slowest RPCs among `rows`, which are in ascending order."""
     rpcs = tables.rpcs
-    durations = np.where(rpcs.flags[rows] & BEGUN_BEFORE, -1, rpcs.duration_ns[rows])
-    order = rows[np.argsort(-durations, kind="stable")]
+    order = np.argsort(-np.where(rpcs.flags & BEGUN_BEFORE, -1, rpcs.duration_ns), kind="stable")
     methods = rpcs.method[order]
     found = [order[:most]]
     found += [order[methods == method.number][:_SLOWEST_PER_METHOD] for method in tables.methods[:_MOST_METHODS]]
     together = np.concatenate(found)
     _, first = np.unique(together, return_index=True)
-    return together[np.sort(first)]
-
-
-def _read(
-    paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: DecodeOptions
-) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
-    """Read frames and packets within ranges; at most twice the bound of frames, which only tiny frames reach."""
-    only = [
-        (connection, (first, last), (_TIMES.min, _TIMES.max), None)
-        for connection, first, last in zip(
-            spans.connection.tolist(), spans.first_packet.tolist(), spans.last_packet.tolist(), strict=True
-        )
-    ]
-    most = 2 * bounds.frames
-    run = Run(paths, frames=True, packets=True, only=only, most_frames=most, threads=threads(), **how)
-    for _ in run.read(progress):
-        pass
-    in_flight = run.result["in_flight"]
-    flights = in_flight["client_in_flight"], in_flight["server_in_flight"]
-    return table_of(Frames, run.result["frames"]), table_of(Packets, run.result["packets"]), flights
+    return list(map(int, together[np.sort(first)]))

@@ -18,7 +18,7 @@ from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.tls import KEY_LOGS
-from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
+from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared import client, hops, quality, sentences, tls, two_captures
 from ..shared.causes import explain_causes
@@ -188,7 +188,7 @@ def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[s
             if (of := known.get(c.connection))
         ],
         "methods": [said.method_name(m.name, m.label) for m in page.methods],
-        "bins": BINS_PER_DECADE,
+        "bins": _core.CLASSES_PER_DECADE,
         "pictures": [_encode_picture(picture) for picture in said.pictures(analysis, page)],
         "latencies": said.distributions(analysis, page),
         "findings": [

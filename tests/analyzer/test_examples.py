@@ -1,4 +1,4 @@
-"""Findings see the same examples whether all RPCs have rows or not; the longest of all have rows if they are wanted."""
+"""Findings see the same examples whatever other RPCs have rows; the longest of all and a sample have them if wanted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from support import recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.runner import THREADS_VARIABLE
-from grpcdiag.analyzer.tables import COMPLETE, Tables
-from grpcdiag.analyzer.views.sampling import read_overview
+from grpcdiag.analyzer.tables import COMPLETE, Ints, Tables
+from grpcdiag.analyzer.views.sampling import BOUNDS, Bounds, read_overview
 
 CAPTURES = (
     "ydb-unary-single-inflight1.pcap",
@@ -25,14 +25,29 @@ CAPTURES = (
 )
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("name", CAPTURES)
-def test_examples_are_those_of_a_run_without_other_rows(name: str) -> None:
+def test_examples_are_those_of_a_run_without_other_rows(
+    name: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(THREADS_VARIABLE, threads)
     paths = [recorded(name)]
-    expected, overview = decode(paths, rpc_rows=False), read_overview(paths)
+    expected, every = decode(paths, rpc_rows=False), decode(paths)
     assert (expected.connections.rpcs > _core.FIRST_RPCS).any()
-    for table, rows in asdict(expected).items():
-        assert_same(table, getattr(overview.examples, table), rows)
-    assert_same("rpcs", overview.tables.rpcs, decode(paths).rpcs)
+    for bounds in (BOUNDS, Bounds(rpcs=20)):
+        overview = read_overview(paths, bounds=bounds)
+        found = replace(
+            overview.examples, methods=tuple(replace(m, distribution=()) for m in overview.examples.methods)
+        )
+        for table, rows in asdict(expected).items():
+            assert_same(table, getattr(found, table), rows)
+        assert overview.sampled.sum() == min(bounds.rpcs - bounds.rpcs // 3, len(every.rpcs.stream))
+        rows = np.flatnonzero(np.isin(list_places(every), list_places(overview.tables)))
+        assert bounds is not BOUNDS or len(rows) == len(every.rpcs.stream)
+        some = overview.tables
+        for name in ("stream", "duration_ns", "status", "flags", "first_packet", "last_packet"):
+            assert_same(name, getattr(some.rpcs, name), getattr(every.rpcs, name)[rows])
+        assert_same("budgets", some.rpc_budgets, every.rpc_budgets[rows])
 
 
 OPEN_LONG = ("wild/half-open-nodeadline.pcap.zst", "wild/nghttpx-bothlegs-cut.pcap.zst", "wild/hung-rpc.pcap.zst")
@@ -49,6 +64,10 @@ def test_the_longest_of_all_have_rows_with_budgets(name: str, threads: str, monk
     longest = list_longest(every)
     assert (name in OPEN_LONG) == any(not flags & COMPLETE for _, _, flags, *_ in longest)
     assert list_longest(some) == longest
+
+
+def list_places(tables: Tables) -> Ints:
+    return np.asarray(tables.rpcs.first_packet.astype(np.int64) << 32 | tables.rpcs.stream)
 
 
 def list_longest(tables: Tables) -> list[tuple[Any, ...]]:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import recorded, synthetic
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode_rows
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.analyzer.views import page_data, sampling
+from grpcdiag.analyzer.views import page_data
 from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data, halve_page_data
 
 NAMES = ("rtt205-go-16000", "rpc-errors", "max-concurrent-streams", "too-many-pings")
@@ -129,7 +130,7 @@ def test_distributions_hold_every_complete_rpc(name: str) -> None:
         method = next(m for m in found.methods if (m.name, m.label) == (facts.method, facts.label))
         if facts.latency_ns:
             low, high = (
-                place / page_data.BINS_PER_DECADE
+                place / _core.CLASSES_PER_DECADE
                 for place in (method.first_class, method.first_class + len(method.counts))
             )
             assert low - 1e-6 <= np.log10(facts.latency_ns.min) and np.log10(facts.latency_ns.max) <= high + 1e-6
@@ -140,15 +141,3 @@ def test_the_longest_are_the_first_of_equals(durations: list[int], most: int) ->
     kept = page_data._longest(np.array(durations, dtype=np.int64), most)
     order = sorted(range(len(durations)), key=lambda row: (-durations[row], row))
     assert np.flatnonzero(kept).tolist() == sorted(order[:most])
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("piece", [1, 3, 7])
-def test_pieces_change_nothing(name: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = decode_rows([recorded(f"{name}.pcap")])
-    slowest, methods = sampling._slowest(tables, 5), page_data._methods(tables)
-    assert len(slowest) >= min(5, tables.rpc_count)
-    for module in (sampling, page_data):
-        monkeypatch.setattr(module, "PIECE", piece)
-    assert sampling._slowest(tables, 5) == slowest
-    assert page_data._methods(tables) == methods

@@ -22,6 +22,7 @@ use crate::run::pipeline::Pipeline;
 use crate::run::saved::Saved;
 use crate::store::budget::CAUSES;
 use crate::store::disorder::Stream;
+use crate::store::durations;
 use crate::store::handed_on::Due;
 use crate::store::only::{Only, Range};
 use crate::store::options::{Options, Packing};
@@ -72,6 +73,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FIRST_RPCS", limits::FIRST_RPCS)?;
     module.add("RETRIES", limits::RETRIES)?;
     module.add("SLOWEST_RPCS", limits::SLOWEST_RPCS)?;
+    module.add("CLASSES_PER_DECADE", durations::CLASSES_PER_DECADE)?;
     module.add("RPC_PROTOCOLS", protocol::NAMES.to_vec())?;
     module.add("VANTAGES", roles::VANTAGES.to_vec())?;
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
@@ -116,7 +118,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, sampled=0, distributions=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -126,6 +128,8 @@ impl Run {
         rpc_rows: bool,
         marks_examples: bool,
         slowest: usize,
+        sampled: usize,
+        distributions: bool,
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
@@ -174,6 +178,8 @@ impl Run {
             rpc_rows,
             marks_examples,
             slowest,
+            sampled,
+            distributions,
             only: only.map(Arc::new),
             acts,
             errors,

@@ -10,7 +10,7 @@ from ...model.finding import Finding
 from ...tables import Ints, Tables
 from ..sampling import Spans
 from . import calls, connections, flights, rates
-from .model import Picture, Subject, find_facts
+from .model import MOST_LANES, Picture, Subject, find_facts
 
 MOST_PICTURES = 24
 """Most findings with a picture (heuristic: the rest of a longer list is not read)."""
@@ -51,6 +51,16 @@ DRAWN_BY: Mapping[str, Draw] = {
 """What draws each finding's picture; the latencies of its calls show the others."""
 WITHOUT_PICTURE = ("capture-quality", "connect-failure")
 """Findings about what has no calls and no packets of a connection."""
+
+
+def list_lanes(analysis: Analysis, tables: Tables) -> list[int]:
+    """List the connections with a lane in a picture: it needs all of their RPCs, though not their packets."""
+    drawn = [
+        finding
+        for finding in analysis.findings[:MOST_PICTURES]
+        if DRAWN_BY.get(finding.id) is connections.draw_handshakes
+    ]
+    return [row for finding in drawn for row in connections.order_connections(finding, tables)[:MOST_LANES].tolist()]
 
 
 def draw_pictures(
@@ -103,11 +113,10 @@ def _find_range(spans: Spans, connection: int, packets: Ints, evidence: Ints) ->
 
 def _draw_latencies(finding: Finding, tables: Tables) -> Picture | None:
     """Ask for the latencies of the finding's calls over time; the page draws them of its own RPCs."""
-    rpcs, scope = tables.rpcs, finding.scope
-    if not len(rpcs.connection):
+    scope, zero = finding.scope, int(tables.capture["first_time_ns"] or 0)
+    if not tables.methods:
         return None
-    zero = int(tables.capture["first_time_ns"] or 0)
-    begin = int(rpcs.start_time_ns.min()) - zero
+    begin = min(method.first_start_ns for method in tables.methods) - zero
     end = max(int(tables.capture["last_time_ns"] or 0) - zero, begin)
     title = "Each call: its start and its latency, in the colour of its main cause"
     return Picture(
@@ -121,4 +130,4 @@ def _draw_latencies(finding: Finding, tables: Tables) -> Picture | None:
     )
 
 
-__all__ = ["DRAWN_BY", "MOST_PICTURES", "WITHOUT_PICTURE", "Picture", "draw_pictures"]
+__all__ = ["DRAWN_BY", "MOST_PICTURES", "WITHOUT_PICTURE", "Picture", "draw_pictures", "list_lanes"]

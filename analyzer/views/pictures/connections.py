@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ...tables import Ints
+from ...model.finding import Finding
+from ...tables import Ints, Tables
 from .model import MOST_LANES, Picture, Series, Subject, make_line, make_series
 
 _QUEUED_NS = 5_000_000
@@ -11,12 +12,18 @@ _TICKS = np.array([1_000, 1_000_000, 4_000_000, 10_000_000])
 """Ticks of the clocks of TCP timestamps in use: 1 us, 1 ms (Linux, BSD, Windows), 4 and 10 ms (Linux before 4.13)."""
 
 
+def order_connections(finding: Finding, tables: Tables) -> Ints:
+    """List the connections of a finding in the order of their first packets."""
+    begins, rows = tables.connections.first_time_ns, np.array(finding.scope.connections, dtype=np.int64)
+    rows = rows[rows < len(begins)]
+    return np.asarray(rows[np.argsort(begins[rows], kind="stable")])
+
+
 def draw_handshakes(subject: Subject) -> Picture | None:
     """Draw a bar per connection of the finding: until its first RPC, with its RPCs, and the rest."""
     tables = subject.tables
     connections, rpcs = tables.connections, tables.rpcs
-    rows = np.array(subject.finding.scope.connections, dtype=np.int64)
-    rows = rows[rows < len(connections.first_time_ns)]
+    rows = order_connections(subject.finding, tables)
     if not len(rows):
         return None
     begins, ends = connections.first_time_ns - subject.zero, connections.last_time_ns - subject.zero
@@ -24,7 +31,7 @@ def draw_handshakes(subject: Subject) -> Picture | None:
     np.minimum.at(first, rpcs.connection, rpcs.start_time_ns - subject.zero)
     np.maximum.at(last, rpcs.connection, rpcs.start_time_ns + rpcs.duration_ns - subject.zero)
     last = np.maximum(last, first)
-    shown = rows[np.argsort(begins[rows], kind="stable")][:MOST_LANES]
+    shown = rows[:MOST_LANES]
     lanes = np.arange(len(shown))
     series: tuple[Series, ...] = (
         make_series(

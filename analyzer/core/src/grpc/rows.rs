@@ -7,6 +7,7 @@ use crate::limits;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::disorder::Stream;
+use crate::store::largest::scatter;
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::act::Act;
@@ -151,7 +152,8 @@ impl Act<'_> {
         stats.end_missing += u64::from(call.end_missing);
         let place = [call.first.packet, call.id];
         let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget)
-            | (cx.options.slowest > 0 && cx.slowest.takes(call.budget.total(), place));
+            | (cx.options.slowest > 0 && cx.slowest.takes(call.budget.total(), place))
+            | (cx.options.sampled > 0 && cx.sampled.takes(scatter(place), place));
         let failed = status != status::OK && complete;
         if call.rpc == NONE && (long || failed) {
             push_rpc(self.connection, call, cx);

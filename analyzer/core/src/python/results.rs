@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyList};
 use std::collections::HashMap;
 
 use crate::capture_file::CaptureInfo;
+use crate::run::order_rows::sampled;
 use crate::run::pipeline::{CaptureCounts, Finished};
 use crate::store::budget::{Budget, CAUSES};
 use crate::store::context::Context;
@@ -77,6 +78,8 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("rpc_budgets", budgets(py, std::mem::take(&mut cx.rpc_budgets))?)?;
     result.set_item("request_budgets", budgets(py, std::mem::take(&mut cx.request_budgets))?)?;
     result.set_item("failure_budgets", budgets(py, std::mem::take(&mut cx.failure_budgets))?)?;
+    let sampled: Vec<u8> = sampled(&cx).into_iter().map(u8::from).collect();
+    result.set_item("sampled", sampled.into_pyarray(py))?;
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     result.set_item("rpcs", to_dict(py, rpcs)?)?;
     put_tables!(result, end; directions, turns, setups, lookups, lookup_addresses, icmp_errors);
@@ -131,6 +134,8 @@ fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList
         dict.set_item("first_start_ns", stats.first_start)?;
         dict.set_item("last_end_ns", stats.last_end)?;
         dict.set_item("latency", latency(py, &mut stats.durations)?)?;
+        let distribution = if cx.options.distributions { stats.durations.classes() } else { Vec::new() };
+        dict.set_item("distribution", distribution)?;
         dict.set_item("budget", stats.budget.0.to_vec())?;
         dict.set_item("turnaround", turnaround(py, stats)?)?;
         list.append(dict)?;

@@ -33,6 +33,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     }
     cx.append_tables(&mut other);
     cx.slowest.absorb(&other.slowest);
+    cx.sampled.absorb(&other.sampled);
     cx.acts_left_out += other.acts_left_out;
     cx.problems.absorb(&other.problems);
     for (sum, count) in cx.totals.frames.iter_mut().zip(other.totals.frames) {

@@ -4,8 +4,10 @@
 //! A connection is read by one thread in the order of its packets; only how connections are interleaved differs. So
 //! rows are sorted by packet and connection, those of a connection staying as they are, and the first ones are kept.
 
+use crate::grpc::status;
 use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
+use crate::store::largest::scatter;
 use crate::store::tables::{ProblemLog, Rpcs, rpc_flag, take_first};
 
 /// Brings everything that is in the order of reading into that of the capture.
@@ -99,17 +101,20 @@ fn number_methods(cx: &mut Context) {
     }
 }
 
-/// Of the RPCs that have rows for being among the longest when they ended, those stay that are at the end.
+/// Of the RPCs that have rows for being among the longest or in the sample when they ended, those stay that are at the end.
 fn keep_examples(cx: &mut Context) {
-    let (rpcs, methods, slowest) = (&cx.rpcs, &cx.methods, &cx.slowest);
+    let (rpcs, methods, marks) = (&cx.rpcs, &cx.methods, cx.options.marks_examples);
     let stays = |row: usize| {
         let flags = rpcs.flags.get(row).copied().unwrap_or(0);
-        flags & rpc_flag::LONG == 0 || {
+        // where examples are marked, those of the longest are, too, which have rows for something else
+        let is_marked = || flags & rpc_flag::EXAMPLE != 0 || is_failed(rpcs, row);
+        flags & rpc_flag::LONG == 0 || (marks && is_marked()) || {
             let method = at(&rpcs.method, row);
             let stats = methods.get(if method == NO_METHOD { 0 } else { method as usize + 1 });
             let duration = rpcs.duration_ns.get(row).map_or(0, |&ns| ns.unsigned_abs());
             let place = [at(&rpcs.first_packet, row), at(&rpcs.stream, row)];
-            slowest.has(duration, place)
+            cx.slowest.has(duration, place)
+                || is_sampled(cx, place)
                 || stats.and_then(Option::as_ref).is_some_and(|stats| stats.is_among_longest(duration, place))
         }
     };
@@ -133,9 +138,30 @@ fn keep_examples(cx: &mut Context) {
         cx.rpc_budgets = take_first(&mut cx.rpc_budgets, rows, Some(&sorted));
         cx.rpcs.arrange(&sorted);
     }
-    for flags in &mut cx.rpcs.flags {
-        *flags &= !rpc_flag::LONG;
+    if !cx.options.marks_examples {
+        for flags in &mut cx.rpcs.flags {
+            *flags &= !rpc_flag::LONG;
+        }
     }
+}
+
+fn is_failed(rpcs: &Rpcs, row: usize) -> bool {
+    let is_complete = rpcs.flags.get(row).is_some_and(|flags| flags & rpc_flag::COMPLETE != 0);
+    is_complete && rpcs.status.get(row).is_some_and(|&status| status != status::OK)
+}
+
+/// Which rows of RPCs are in the sample; none where all have rows.
+pub fn sampled(cx: &Context) -> Vec<bool> {
+    if cx.options.sampled == 0 {
+        return Vec::new();
+    }
+    (cx.rpcs.first_packet.iter().zip(&cx.rpcs.stream))
+        .map(|(&packet, &stream)| is_sampled(cx, [packet, stream]))
+        .collect()
+}
+
+fn is_sampled(cx: &Context, place: [u32; 2]) -> bool {
+    cx.sampled.has(scatter(place), place)
 }
 
 fn sorted_rows(rpcs: &Rpcs, kept: &[u32]) -> Vec<u32> {

@@ -10,11 +10,11 @@ use super::budget::Budget;
 use super::disorder::{Disorder, Disordered, Stream};
 use super::durations::Durations;
 use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
+use super::largest::Largest;
 use super::methods::MethodStats;
 use super::only::Selected;
 use super::options::Options;
 use super::rpc_order::RpcOrder;
-use super::slowest::Slowest;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
@@ -160,7 +160,10 @@ pub struct Context {
     pub methods: Vec<Option<Box<MethodStats>>>,
     /// The longest of all RPCs so far, as many as are wanted.
     #[serde(skip)]
-    pub slowest: Slowest,
+    pub slowest: Largest,
+    /// A sample of all RPCs so far, as many as are wanted, each by its number ([`scatter`](super::largest::scatter)).
+    #[serde(skip)]
+    pub sampled: Largest,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
     /// Bytes kept of bodies that end RPCs, over all connections.
@@ -179,8 +182,8 @@ pub const NO_METHOD: u32 = u32::MAX;
 impl Context {
     /// A context for one run.
     pub fn new(options: Options) -> Self {
-        let slowest = Slowest::new(options.slowest);
-        let mut context = Self { options, slowest, ..Self::default() };
+        let (slowest, sampled) = (Largest::new(options.slowest), Largest::new(options.sampled));
+        let mut context = Self { options, slowest, sampled, ..Self::default() };
         context.strings.keeps_errors = context.options.errors;
         context
     }

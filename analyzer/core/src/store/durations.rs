@@ -118,10 +118,40 @@ impl Durations {
         ranks.iter().map(|&rank| value(rank)).collect()
     }
 
+    /// How many there are of each class, up to that of the longest one: class `n` begins at the power `n /
+    /// CLASSES_PER_DECADE` of ten; shorter
+    /// and longer ones count as the ends.
+    pub fn classes(&self) -> Vec<u64> {
+        let longest = self.longest().max(SHORTEST);
+        let begins: Vec<u64> = (0..=LAST_CLASS).map(begin_of_class).take_while(|&begin| begin <= longest).collect();
+        let mut counts = vec![0; begins.len()];
+        let mut count = |ns: u64| {
+            let class = begins.partition_point(|&begin| begin <= ns.max(SHORTEST));
+            if let Some(count) = class.checked_sub(1).and_then(|class| counts.get_mut(class)) {
+                *count += 1;
+            }
+        };
+        self.short.each(self.spill.as_deref(), &mut count);
+        self.long.each(self.spill.as_deref(), &mut count);
+        counts
+    }
+
     /// The longest one, 0 without any.
     pub fn longest(&self) -> u64 {
         if self.long.len() > 0 { self.long.longest() } else { self.short.longest() }
     }
+}
+
+/// Classes of durations between a power of ten and the next one.
+pub const CLASSES_PER_DECADE: u32 = 40;
+/// From three hours on all are of one class.
+const LAST_CLASS: u32 = 13 * CLASSES_PER_DECADE;
+/// A microsecond: RPCs that begin and end in one packet are drawn as this long, for logarithms have no zero.
+const SHORTEST: u64 = 1_000;
+
+/// The shortest duration of a class, nanoseconds.
+fn begin_of_class(class: u32) -> u64 {
+    10_f64.powf(f64::from(class) / f64::from(CLASSES_PER_DECADE)).ceil() as u64
 }
 
 /// Takes the last one like it out of some values; `false` without any.
@@ -274,7 +304,7 @@ impl<T: Value> Values<T> {
             beginnings.dedup();
             let mut counts = vec![vec![0_u64; 1 << BITS]; beginnings.len()];
             shift -= BITS;
-            self.each(spill, |value| {
+            self.each(Some(spill), |value| {
                 if let Ok(place) = beginnings.binary_search(&above(value)) {
                     counts[place][(value >> shift) as usize & 0xffff] += 1;
                 }
@@ -296,13 +326,15 @@ impl<T: Value> Values<T> {
     }
 
     /// Shows all values, in no order.
-    fn each(&self, spill: &Spill, mut show: impl FnMut(u64)) {
+    fn each(&self, spill: Option<&Spill>, mut show: impl FnMut(u64)) {
         let sorted = self.sorted.iter().flat_map(|sorted| &sorted.values);
         self.kept.iter().chain(sorted).for_each(|&value| show(value.into()));
         let mut bytes = Vec::new();
         for &(place, values) in self.away.iter().flat_map(|away| &away.pieces) {
             bytes.resize(values as usize * T::BYTES, 0);
-            spill.read(place, &mut bytes);
+            if let Some(spill) = spill {
+                spill.read(place, &mut bytes);
+            }
             for value in bytes.chunks_exact(T::BYTES) {
                 show(value.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)));
             }
@@ -395,6 +427,13 @@ mod tests {
             prop_assert_eq!(here.sum(), values.iter().fold(0_u64, |sum, &ns| sum.saturating_add(ns)));
             let ordered = sorted(values);
             prop_assert_eq!(here.longest(), ordered[ordered.len() - 1]);
+            let (classes, mut expected) = (here.classes(), vec![0; LAST_CLASS as usize + 1]);
+            for &ns in &ordered {
+                let class = (ns.max(SHORTEST) as f64).log10() * f64::from(CLASSES_PER_DECADE) + 1e-9;
+                expected[(class as usize).min(LAST_CLASS as usize)] += 1;
+            }
+            expected.truncate(classes.len());
+            prop_assert_eq!(classes, expected);
             let expected: Vec<u64> =
                 ranks.iter().map(|rank| rank.checked_sub(1).and_then(|at| ordered.get(at)).copied().unwrap_or(0)).collect();
             prop_assert_eq!(here.at_ranks(&ranks), expected);

@@ -6,7 +6,7 @@ use crate::limits;
 
 use super::budget::Budget;
 use super::durations::Durations;
-use super::slowest::Slowest;
+use super::largest::Largest;
 
 /// Status codes of gRPC.
 pub const STATUSES: usize = 17;
@@ -33,7 +33,7 @@ pub struct MethodStats {
     /// How long the complete ones took.
     pub durations: Durations,
     /// The longest of them, by which examples are chosen.
-    slowest: Slowest,
+    slowest: Largest,
     /// From a request message's last byte to the next response message's first byte on its stream, nanoseconds; from the
     /// request's END_STREAM if that comes clearly later. Only for the first [`limits::METHOD_HISTOGRAMS`] methods.
     pub turnaround: Option<Histogram<u64>>,
@@ -66,7 +66,7 @@ impl MethodStats {
             first_place: [u32::MAX; 2],
             last_end: i64::MIN,
             durations,
-            slowest: Slowest::new(limits::SLOWEST_RPCS),
+            slowest: Largest::new(limits::SLOWEST_RPCS),
             turnaround,
             packed: None,
             turnaround_sum: 0,

@@ -35,10 +35,14 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
-    /// Mark the rows that would also be there without `rpc_rows`.
+    /// Mark the rows that would also be there without `rpc_rows`, `slowest` and `sampled`.
     pub marks_examples: bool,
     /// RPCs with a row and its budget for being the longest of all, whatever their ends, where not all have rows.
     pub slowest: usize,
+    /// RPCs with a row and its budget as a uniform sample of all, whatever their ends, where not all have rows.
+    pub sampled: usize,
+    /// Count each method's durations by classes.
+    pub distributions: bool,
     /// The only packets and frames whose rows are wanted; `None` for all.
     pub only: Option<Arc<Only>>,
     /// Keep one row per interval in which a side had to act.
@@ -79,7 +83,7 @@ impl Options {
 
     /// Whether rows of RPCs have their budgets.
     pub fn keeps_budgets(&self) -> bool {
-        self.rpc_rows || self.slowest > 0
+        self.rpc_rows || self.slowest > 0 || self.sampled > 0
     }
 
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what

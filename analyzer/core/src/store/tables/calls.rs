@@ -92,10 +92,10 @@ pub mod rpc_flag {
     pub const HEADERS_UNKNOWN: u8 = 16;
     /// Its end may be among bytes or packets that the capture lacks: it took at least as long as its row says.
     pub const END_MISSING: u8 = 32;
-    /// The row is there because the RPC was among the longest of its method, or of all, when it ended; gone when the run is over, but
-    /// where examples are marked.
+    /// The row is there because the RPC was among the longest of its method, or of all, when it ended, or in
+    /// the sample; gone when the run is over, but where examples are marked.
     pub const LONG: u8 = 128;
-    /// The row would be there, too, if not all RPCs had rows; only where [`Options::marks_examples`] is wanted.
+    /// The row would be there, too, for nothing but an example; only where [`Options::marks_examples`] is wanted.
     ///
     /// [`Options::marks_examples`]: crate::store::options::Options::marks_examples
     pub const EXAMPLE: u8 = 64;
