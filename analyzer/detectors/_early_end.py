@@ -1,6 +1,6 @@
 """How one connection ended before its RPCs did: who closed it, what its GOAWAY says, and the packets that show it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -10,9 +10,10 @@ from ..model.finding import Evidence
 from ..model.text import count
 from ..summary import figures
 from ..tables import Tables, error_name
+from ..tables.grouping import group_rows
 from . import _breaches
 from . import _failures as common
-from ._shared import host, milliseconds, show_packet
+from ._shared import host, milliseconds, number_servers, show_packet
 
 Closer = Literal["client", "server", "unseen", "forgotten"]
 """Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
@@ -60,6 +61,25 @@ def find_closer(tables: Tables, connection: int) -> Closer:
     first = rows[np.argmin(c.packet[rows])] if len(rows) else None
     forgotten = first is not None and c.reset[first] and not c.acknowledges[first]
     return "forgotten" if forgotten else ("client", "server")[by]
+
+
+def find_refusals(tables: Tables, ended: Iterable[int], within_ns: int) -> dict[int, int]:
+    """Find the next connection of an ended one's client to its server, if that refused its SYN soon after.
+
+    The server had stopped then.
+    """
+    c, setups, found = tables.connections, tables.setups, {}
+    _, servers = np.unique(number_servers(tables), return_inverse=True)
+    ends = servers.astype(np.int64) * len(tables.addresses) + c.client_ip
+    begun = group_rows(np.where(setups.syns > 0, ends, -1))
+    for connection in ended:
+        rows = begun.get(int(ends[connection]), np.zeros(0, dtype=np.int64))
+        since = c.first_time_ns[rows] - c.closed_time_ns[connection]
+        rows = rows[(since > 0) & (since <= within_ns)]
+        following = int(rows[np.argmin(c.first_time_ns[rows])]) if len(rows) else None
+        if following is not None and setups.reset_packet[following] > 0 and setups.syn_ack_packet[following] == 0:
+            found[connection] = following
+    return found
 
 
 def _describe_closer(tables: Tables, end: End) -> str:

@@ -26,6 +26,8 @@ A server that closes three connections or more without GOAWAY, at the same age a
 times, has a limit on age as well; some versions of tonic end connections like that. If their last RPCs had begun
 equally long before, a timer of calls or of idle connections may be the reason, and none is named.
 
+A server that closes a connection without GOAWAY, and refuses the client's next one, had stopped.
+
 When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
 limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
 A GOAWAY with the text `max_age` says itself that it is the age.
@@ -82,7 +84,7 @@ from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _breaches, _draining, _known_texts, _metadata, _shared, _software, _timers
 from . import _failures as common
-from ._early_end import Closer, End, describe_end, find_closer, find_reason, name_code, show_end
+from ._early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
 from ._shared import distinct, host, lower, milliseconds, quality_allows, show_packet
 
 _TIMER = _timers.OneTimer()
@@ -117,6 +119,8 @@ class Limits(_draining.Alike, frozen=True, eq=False):
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     timed_share: float = 0.10
     """A warning when a timer of the client ended this share of the RPCs (heuristic: one call in ten)."""
+    refused_ns: int = 60_000_000_000
+    """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
 
@@ -197,6 +201,7 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
     inferred = ends[0].goaway < 0 and ends[0].breach >= 0
     drained = _draining.find_drained(tables, limits)
     age = _find_age_of_closes(tables, ends[0], limits)
+    refusal = _find_refusal(tables, ends[0], limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
     discarded = figures.find_discarded(tables)
@@ -213,13 +218,15 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
         metrics=_measure(tables, ends, lost) | ({"discarded_rpcs": len(discarded)} if len(discarded) else {}),
         evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
+        f"{_describe_refusal(tables, ends[0], refusal)}"
         f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",
         remedies=(
             *(drained.list_remedies() if drained and not drained.is_said else ()),
-            *_list_remedies(tables, ends[0], age),
+            *_list_remedies(tables, ends[0], age, refusal),
         ),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words}{timer if timer and not ends[0].grave else ' ' + _advise(tables, ends[0], drained, age)}",
+        verdict=words
+        + (timer if timer and not ends[0].grave else f" {_advise(tables, ends[0], drained, age, refusal)}"),
     )
 
 
@@ -238,6 +245,19 @@ def _find_age_of_closes(tables: Tables, end: End, limits: Limits) -> int:
     """Find the age at which the server closes connections without GOAWAY, if it closed this one so; 0 for none."""
     silent = end.goaway < 0 and end.closer == "server" and end.breach < 0
     return _draining.find_age_of_closes(tables, end.connection, limits) if silent else 0
+
+
+def _find_refusal(tables: Tables, end: End, limits: Limits) -> int:
+    """Find the connection that the server refused after it had closed this one without GOAWAY; -1 for none."""
+    silent = end.goaway < 0 and end.closer == "server" and end.breach < 0
+    return find_refusals(tables, [end.connection], limits.refused_ns).get(end.connection, -1) if silent else -1
+
+
+def _describe_refusal(tables: Tables, end: End, refused: int) -> str:
+    if refused < 0:
+        return ""
+    packet = int(tables.setups.reset_packet[refused])
+    return f" {host(tables, end.connection, 1)} refused the next connection in packet {packet}: nothing listened there."
 
 
 def _describe_age(age_ns: int) -> str:
@@ -286,10 +306,12 @@ def _describe_resets(tables: Tables, end: End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
-def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns: int) -> str:
+def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns: int, refused: int) -> str:
     """Say the first thing to do about one connection's end."""
     if age_ns:
         return f"The server closes connections at an age of about {milliseconds(age_ns)}: raise that limit."
+    if refused >= 0:
+        return "It refused the next connection, so it had stopped: look for why."
     if end.goaway < 0 and end.breach >= 0:
         return _breaches.advise_after_breach(tables, end.breach, int(tables.connections.closed_time_ns[end.connection]))
     if end.goaway < 0:
@@ -434,6 +456,7 @@ _GIVEN_UP = Remedy(
     "a deadline of gRPC (grpc-timeout) reaches the server, too, which then stops work that nobody waits for",
 )
 
+_WHY_STOPPED = Remedy("application", "the server's log, and that of what restarts it", "why it had stopped")
 _GRACES = (
     "maxConnectionAgeGrace(...); ",
     "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ",
@@ -442,7 +465,7 @@ _GRACES = (
 _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
 
 
-def _list_remedies(tables: Tables, end: End, age_ns: int) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple[Remedy, ...]:
     if age_ns:
         return (*common.seen_first(tables, (end.connection,), 1, _draining.REMEDIES_AGE), _RETRY)
     if end.goaway >= 0 and "too_many_pings" in find_reason(tables, end.goaway).lower():
@@ -461,6 +484,8 @@ def _list_remedies(tables: Tables, end: End, age_ns: int) -> tuple[Remedy, ...]:
         return (_GIVEN_UP,)
     if end.drops:
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
+    if refused >= 0:
+        return (_WHY_STOPPED, _RETRY)
     stopped = _is_stopped(tables, end)
     shutdowns = _draining.list_shutdowns(*(() if stopped else _GRACES))
     graceful = shutdowns if stopped else (_AGE, *shutdowns)

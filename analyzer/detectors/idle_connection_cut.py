@@ -16,7 +16,8 @@ Nothing was sent for a while. Then one of three things happened:
   such as a watch, if the RST has no ACK: only an end that does not know the connection sends that (RFC 9293 section
   3.5.2). A process that fails at that moment sends a FIN, or a RST with an ACK.
 - *A crossed FIN.* A request left less than a round trip before the FIN of the other side came, without a GOAWAY. So
-  each was sent before the other arrived.
+  each was sent before the other arrived. It does not count if the server refuses the client's next connection: then
+  its process ended, and the silence was a chance.
 
 The silence of a cut connection is an upper limit of the timer: the timer is no longer than that. A table of known
 timers gives those that fit, as something to look at and never as a proof.
@@ -55,8 +56,8 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Mask, Tables
-from ..tables.grouping import group_rows
 from . import _failures, _resets, _shared, _timers, _unanswered
+from ._early_end import find_refusals
 
 ID = "idle-connection-cut"
 ABOUT = About(
@@ -145,10 +146,11 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     rest = np.maximum(trips, 1) * limits.round_trips
     rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
     server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
-    for row, busy in _mark_busy(tables, server & crossed & rested & (c.open_rpcs > 0)):
-        if not busy:
-            silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
-            yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
+    rows = [row for row, busy in _mark_busy(tables, server & crossed & rested & (c.open_rpcs > 0)) if not busy]
+    stopped = find_refusals(tables, c.connection[rows].tolist(), limits.refused_ns)
+    for row in (row for row in rows if int(c.connection[row]) not in stopped):
+        silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
+        yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
 
 
 def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:
@@ -173,7 +175,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
     dark = silent[~_unanswered.mark_answered(tables, silent)]
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
-    refusals = _find_refusals(tables, cuts, limits)
+    refusals = find_refusals(tables, (cut.connection for cut in cuts if cut.kind == "RST"), limits.refused_ns)
     stopped = len(refusals) == len(connections)
     is_brief = _is_brief(tables, cuts, limits)
     if gone := len(dark) == len(cuts):
@@ -231,25 +233,6 @@ def _is_brief(tables: Tables, cuts: list[_Cut], limits: Limits) -> bool:
 _WHY_STOPPED = Remedy(
     "application", "the server's log, and that of what restarts it", "why it had stopped: PINGs would not have helped"
 )
-
-
-def _find_refusals(tables: Tables, cuts: list[_Cut], limits: Limits) -> dict[int, int]:
-    """Find the next connection of a cut one's client to its server, if that refused its SYN soon after.
-
-    The server had stopped then.
-    """
-    c, setups, found = tables.connections, tables.setups, {}
-    _, servers = np.unique(_shared.number_servers(tables), return_inverse=True)
-    ends = servers.astype(np.int64) * len(tables.addresses) + c.client_ip
-    begun = group_rows(np.where(setups.syns > 0, ends, -1))
-    for cut in (cut for cut in cuts if cut.kind == "RST"):
-        rows = begun.get(int(ends[cut.connection]), np.zeros(0, dtype=np.int64))
-        since = c.first_time_ns[rows] - c.closed_time_ns[cut.connection]
-        rows = rows[(since > 0) & (since <= limits.refused_ns)]
-        following = int(rows[np.argmin(c.first_time_ns[rows])]) if len(rows) else None
-        if following is not None and setups.reset_packet[following] > 0 and setups.syn_ack_packet[following] == 0:
-            found[cut.connection] = following
-    return found
 
 
 def _count(cuts: list[_Cut], kind: str) -> int:

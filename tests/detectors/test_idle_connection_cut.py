@@ -67,6 +67,14 @@ def test_a_server_that_had_stopped_was_not_cut_off() -> None:
         assert must(detector, other).verdict.endswith("keepalive PINGs must come more often than that.")
 
 
+def test_a_server_that_refuses_the_next_connection_did_not_close_by_a_timer() -> None:
+    """It was killed in a pause of 46 ms between calls."""
+    tables = decode([recorded("wild/etcd-client-killed.pcap.zst")])
+    assert told(detector, tables) is None
+    answers = changed(tables, "setups", syn_ack_packet=tables.setups.syn_ack_packet + 1)
+    assert must(detector, answers).metrics["fin_connections"] == 1
+
+
 def test_a_keepalive_that_notices_makes_it_harmless() -> None:
     """The PING got no answer, and the next call took a new connection, which the server answered."""
     finding = the_finding(detector, [recorded("wild/idle-drop-keepalive-ok.pcap.zst")])
