@@ -6,9 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..model.finding import Evidence, Remedy
+from ..model.text import count
 from ..tables import Tables, error_name
 from . import _failures as common
-from ._shared import host, milliseconds, show_packet
+from ._shared import host, implementation, milliseconds, show_packet
+from ._software_settings import STREAM_LIMIT, list_software_settings
 
 _OF_PEER = {
     "PROTOCOL_ERROR": "broke the protocol",
@@ -70,10 +72,51 @@ def advise_by_code(tables: Tables, goaway: int, breach: int) -> str:
     did = _OF_PEER.get(error_name(int(tables.goaways.code[goaway])))
     if did is None:
         return "See the sender's log."
+    if breach < 0 and (limit := find_stream_limit(tables, goaway)):
+        return describe_stream_limit(tables, goaway, limit)
     blamed, other = host(tables, connection, 1 - sender), host(tables, connection, sender)
     seen = f" The packets bear it out: {describe_breach(tables, breach)}." if breach >= 0 else ""
     logs = f"look at the HTTP/2 library of {blamed}, and at both logs."
     return f"By that code {other} says that {blamed} {did}: {logs}{seen}"
+
+
+def find_stream_limit(tables: Tables, goaway: int) -> int:
+    """Find the limit of streams on which a server's GOAWAY PROTOCOL_ERROR may act; 0 for none.
+
+    More were open than it allows, and its last stream is the one that reached the limit.
+    """
+    g, rpcs = tables.goaways, tables.rpcs
+    connection, limit = (
+        int(g.connection[goaway]),
+        int(tables.connections.peer_max_concurrent_streams[g.connection[goaway]]),
+    )
+    code = error_name(int(g.code[goaway]))
+    if g.direction[goaway] != 1 or code != "PROTOCOL_ERROR" or not 0 < limit < g.open_rpcs[goaway]:
+        return 0
+    begun = (rpcs.connection == connection) & (rpcs.start_time_ns <= g.time_ns[goaway])
+    still = begun & (rpcs.start_time_ns + rpcs.duration_ns >= g.time_ns[goaway])
+    accepted = int((still & (rpcs.stream <= g.last_stream[goaway])).sum())
+    return limit if accepted == limit else 0
+
+
+def describe_stream_limit(tables: Tables, goaway: int, limit: int) -> str:
+    """Say that a client had more streams open than the server allows, and whether it could know that."""
+    connection = int(tables.goaways.connection[goaway])
+    on = tables.rpcs.connection == connection
+    on &= tables.rpcs.start_time_ns <= tables.goaways.time_ns[goaway]
+    known = int(tables.setups.server_settings_time_ns[connection])
+    in_time = known >= 0 and bool((tables.rpcs.start_time_ns[on] < known).all())
+    before = ", all opened before it had the server's SETTINGS" if in_time else ""
+    return (
+        f"The server allows {count(limit, 'stream')} at once, and {host(tables, connection, 0)} had "
+        f"{tables.goaways.open_rpcs[goaway]:,} open{before}: raise that limit."
+    )
+
+
+def list_stream_limits(tables: Tables, goaway: int) -> tuple[Remedy, ...]:
+    """List the setting of the limit on which a server's error may act; none for another error."""
+    server = implementation(tables, int(tables.goaways.connection[goaway]), 1)
+    return list_software_settings(STREAM_LIMIT, server, 1)[:1] if find_stream_limit(tables, goaway) else ()
 
 
 def make_remedy(tables: Tables, breach: int) -> Remedy:

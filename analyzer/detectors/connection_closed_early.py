@@ -52,6 +52,8 @@ By the code:
   the receiver accepts. Node's nghttp2 and python-hyper's h2 answer so. The report names the limit of the software seen.
 - COMPRESSION_ERROR of a client right after a complete response: its caller did not get it, although the status is OK on
   the wire. Such responses are counted as discarded.
+- PROTOCOL_ERROR while more streams are open than the server allows, with the last stream that it allows: python-hyper's
+  h2 ends the connection like that. A client that opens many streams before it has the SETTINGS cannot know the limit.
 - PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy, or a limit: Netty and Jetty end a
   connection like that when the header fields of a request are too large. Tomcat sends ENHANCE_YOUR_CALM for many small
   frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
@@ -199,6 +201,7 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
     timer = _describe_timer(tables, given_up)
     # no GOAWAY says that the bytes that break HTTP/2 are the reason
     inferred = ends[0].goaway < 0 and ends[0].breach >= 0
+    inferred |= ends[0].goaway >= 0 and _breaches.find_stream_limit(tables, ends[0].goaway) > 0
     drained = _draining.find_drained(tables, limits)
     age = _find_age_of_closes(tables, ends[0], limits)
     refusal = _find_refusal(tables, ends[0], limits)
@@ -477,6 +480,8 @@ def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple
         log = Remedy("application", f"the log of {sender} at the times of the evidence", _SAYS.format(error_name(code)))
         large = end.breach < 0 and not known and _describe_metadata(tables, end.goaway)
         limits = _metadata.list_remedies(tables, end.goaway) if large else ()
+        if end.breach < 0 and not known:
+            limits += _breaches.list_stream_limits(tables, end.goaway)
         return (*((_known_texts.make_remedy(known),) if known else ()), *limits, log)
     if end.breach >= 0:
         return (_breaches.make_remedy(tables, end.breach),)

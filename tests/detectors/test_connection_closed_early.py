@@ -388,6 +388,16 @@ def test_an_error_that_cost_nothing_is_for_information(tmp_path: Path) -> None:
     assert "server 10.0.0.2 says that client 10.0.0.1 broke the protocol" in found.verdict
 
 
+def test_more_streams_than_the_limit_are_no_fault_of_the_client() -> None:
+    tables = decode([recorded("wild/hypercorn-stream-limit-node.pcap.zst")])
+    settings, limit = tables.setups.server_settings_time_ns, tables.connections.peer_max_concurrent_streams
+    known = must(connection_closed_early, changed(tables, "setups", server_settings_time_ns=settings - 30 * MS))
+    assert "client 10.77.0.1 had 9 open: raise that limit." in known.verdict
+    for other in (limit + 1, limit - 1, 0 * limit):
+        found = must(connection_closed_early, changed(tables, "connections", peer_max_concurrent_streams=other))
+        assert "says that client 10.77.0.1 broke the protocol" in found.verdict
+
+
 def test_a_graceful_end_is_for_information(tmp_path: Path) -> None:
     """A call is open when GOAWAY comes, and gets its answer."""
     conv = waiting(1, goaway=0, before=3)
