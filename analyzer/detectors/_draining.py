@@ -65,6 +65,21 @@ def mark_answers_to_closes(tables: Tables) -> Mask:
     return np.asarray(g.time_ns - way >= closed[1 - g.direction.astype(np.int64), g.connection])
 
 
+def mark_behind_final(tables: Tables) -> Mask:
+    """Mark errors of a server that its own last GOAWAY came before, less than a round trip earlier.
+
+    The client cannot have it yet, and what it sends meanwhile is no fault: python-hyper's h2 takes no frame behind one.
+    """
+    g, last = tables.goaways, np.full(len(tables.connections.rpcs), -1)
+    for connection, row in find_last_goaways(tables).items():
+        last[connection] = row
+    final = last[g.connection]
+    since = g.time_ns - g.time_ns[final]
+    soon = (since >= 0) & (since < tables.connections.min_rtt_ns[g.connection])
+    same = g.last_stream == g.last_stream[final]
+    return np.asarray((final >= 0) & (g.direction == 1) & (g.code != 0) & soon & same)
+
+
 _WITH_CLOSE_NS = 20_000_000
 """Calls that end so soon before their server closes the connection end with it: libraries take a few milliseconds."""
 
@@ -311,6 +326,7 @@ def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
 _MORE = "fewer new connections; a leak of memory per connection lives longer"
 REMEDIES_REQUESTS = (
     Remedy("nginx", "keepalive_requests 100000", f"1,000 by default (nginx 1.19.10 and later); {_MORE}"),
+    Remedy("Hypercorn", "keep_alive_max_requests = n", f"1,000 by default; {_MORE}"),
     Remedy("application", "maximum connection age below the load balancer's limit", "AWS ALB ends at 10,000 requests"),
 )
 REMEDIES_AGE = (

@@ -38,6 +38,7 @@ LIBRARIES = {
     "tonic": ("tonic",),
     "Armeria": ("armeria",),
     "Dubbo": ("dubbo",),
+    "Hypercorn": ("hypercorn",),
     "Jetty": ("jetty",),
     "Go net/http": ("go",),
     C_CORE: ("grpc-c", "grpc-c++", "grpc-python", "grpc-ruby", "grpc-php", "grpc-csharp", "grpc-objc"),

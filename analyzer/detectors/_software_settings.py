@@ -121,6 +121,9 @@ SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...
         (CONNECTION_WINDOW, SERVER, "--frontend-http2-connection-window-size=n", f"65,535 by default; {_PROXY}"),
         (STREAM_LIMIT, SERVER, "--frontend-http2-max-concurrent-streams=n", f"100 by default; {_MORE}"),
     ),
+    ("Hypercorn", "config.py, Hypercorn 0.18"): (
+        (STREAM_LIMIT, SERVER, "h2_max_concurrent_streams = n", f"100 by default; {_MORE}"),
+    ),
     ("Jetty", "AbstractHTTP2ServerConnectionFactory, Jetty 12.0"): (
         (STREAM_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialStreamRecvWindow(n)", "512 KiB by default"),
         (CONNECTION_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialSessionRecvWindow(n)", "1 MiB by default"),

@@ -162,9 +162,16 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             f"{_shared.name_hosts(tables, connections, 0)} began {calls} on {ended} after the server's GOAWAY, which "
             f"refused them: the client must connect again; {safe}."
             if late == len(rows)
-            else f"{server} ended {ended} with {goaway}, and {what}. Shut down in two steps (graceful stop); {safe}."
+            else f"{server} ended {ended} with {goaway}, and {what}. {_advise(drained)}; {safe}."
         ),
     )
+
+
+def _advise(drained: _draining.Drained | None) -> str:
+    """Say what to do first: raise a limit on requests if there is one, for no shutdown ended the connections."""
+    if drained and drained.requests:
+        return drained.advise().removesuffix(".")
+    return "Shut down in two steps (graceful stop)"
 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:

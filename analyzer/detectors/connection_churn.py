@@ -325,11 +325,11 @@ _IDLE_SERVER = Remedy(
     "application",
     "the idle timeout of the server or proxy: longer than the time between calls",
     "idle_timeout (Envoy), keepalive_timeout (nginx), timeout http-keep-alive (HAProxy), timeouts idle (Caddy), "
-    "MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java)",
+    "MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java), keep_alive_timeout (Hypercorn)",
 )
 _ENDED = Remedy(
     "application",
-    "the server's limits on requests and age of a connection, and its log at the times of the evidence",
+    "the server's limits on requests, age and idle time of a connection, and its log at the times of the evidence",
     "say why it ends connections so early",
 )
 _BREAKS = "it breaks off each connection with an error, so one shared channel does not keep them"

@@ -134,8 +134,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     lost = _find_lost(tables)
     groups = group_rows(tables.rpcs.connection[lost])
     lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
-    failed = (tables.goaways.code != 0) & ~_draining.mark_answers_to_closes(tables)
-    errors = _draining.find_first_goaways(tables, failed)
+    harmless = _draining.mark_answers_to_closes(tables) | _draining.mark_behind_final(tables)
+    errors = _draining.find_first_goaways(tables, (tables.goaways.code != 0) & ~harmless)
     graceful = _draining.find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
     breaches = _breaches.find_breaches(tables)

@@ -432,6 +432,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["held the request for 117 ms .*25 calls per second"],
     },
     "hyper-rst-noerror": {"verdict": ["lost-answer"], "statuses": {"OK": 8, "INTERNAL": 4}},
+    "hypercorn-requests": {
+        "verdict": ["abrupt-goaway"],
+        "must": ["connection-closed-early"],
+        "says": [r"after exactly 21 requests each.*raise that limit \(keep_alive_max_requests = n\)"],
+        "never": ["broke the protocol", "Shut down in two steps"],
+        "rpcs": 80,
+    },
     "hypercorn-stopped": {
         "verdict": ["connection-closed-early"],
         "says": ["It refused the next connection, so it had stopped"],

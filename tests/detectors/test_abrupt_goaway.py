@@ -13,6 +13,7 @@ from support import recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import abrupt_goaway as detector
+from grpcdiag.analyzer.detectors import connection_closed_early
 from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
 from grpcdiag.fixtures.synthetic.scenes_restarts import METHOD, RTT, restarted, send
 from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
@@ -46,6 +47,17 @@ def test_a_limit_of_a_proxy_refuses_calls() -> None:
     assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.severity) == (6, 0, "info")
     assert "after exactly 50 requests each" in finding.explanation
     assert finding.remedies[0].knob == "keepalive_requests 100000"
+    assert finding.verdict.endswith(
+        "raise that limit (keepalive_requests 100000); the refused calls are safe to retry."
+    )
+
+
+def test_an_error_right_behind_the_servers_own_goaway_blames_nobody() -> None:
+    """python-hyper's h2 takes no frame behind its own GOAWAY, and says PROTOCOL_ERROR of one that crossed it."""
+    tables = decode([recorded("wild/hypercorn-requests.pcap.zst")])
+    assert must(connection_closed_early, tables).metrics["goaways"] == "NO_ERROR"
+    later = changed(tables, "connections", min_rtt_ns=0 * tables.connections.min_rtt_ns)
+    assert must(connection_closed_early, later).metrics["goaways"] == "PROTOCOL_ERROR"
 
 
 def test_few_connections_show_no_limit() -> None:
