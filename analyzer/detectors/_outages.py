@@ -17,8 +17,6 @@ _IN_VAIN = (2, 3)
 
 Heuristic: three losses in a row are no chance.
 """
-_PASSES_BYTES = 536
-"""Payload that every path carries (RFC 9293 section 3.7.1), however little the capture shows to arrive."""
 _LATE_ACK_NS = 500_000_000
 """How long an ACK may be delayed at most (RFC 9293 section 3.8.6.3: less than 0.5 s)."""
 _LOSS = CAUSES.index("loss_recovery")
@@ -112,7 +110,7 @@ def find_one_way(tables: Tables, connections: Ints, lost_ns: int) -> int | None:
     on = u.connection
     repeats = (u.retransmissions >= _IN_VAIN[0]) & (c.needless_retransmissions[on] >= _IN_VAIN[1])
     repeats &= c.outage_ns[on] == 0
-    small = u.shortest <= np.maximum(u.longest_bytes, _PASSES_BYTES)
+    small = u.shortest <= np.maximum(u.longest_bytes, _unanswered.PASSES_BYTES)
     none_behind = (u.behind_packet == 0) & (u.hole_bytes == 0)
     rows = np.flatnonzero(np.isin(on, connections) & (repeats | _mark_heard_twice(tables)) & none_behind & small)
     if not len(rows) or total_ns(tables.connection_budgets[_shared.distinct(on[rows]), _LOSS]) < _MOST * lost_ns:

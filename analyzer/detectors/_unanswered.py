@@ -16,25 +16,56 @@ from . import _icmp, _shared
 PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 OTHER_PINGS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
 """Purposes of PINGs that are not for keepalive."""
+PASSES_BYTES = 536
+"""Payload that every path carries (RFC 9293 section 3.7.1), however little the capture shows to arrive."""
+_OUTAGE_NS = 5_000_000_000
+"""Lost packets may come through so long after (heuristic: a path that is repaired is out for seconds)."""
 
 
 def find_unanswered(tables: Tables, timeouts: int, idle_ns: int, *, idle: bool) -> Ints:
-    """Find rows of the unanswered table: connections that were idle before, or those that were not."""
-    rows = np.flatnonzero(tables.unanswered.timeouts >= timeouts)
+    """Find rows of the unanswered table: connections that were idle before, and are cut since, or the others."""
+    rows = np.flatnonzero((tables.unanswered.timeouts >= timeouts) & mark_proved(tables))
     return np.asarray(rows[_mark_idle(tables, rows, idle_ns) == idle])
 
 
+def mark_proved(tables: Tables) -> Mask:
+    """Mark rows whose peer was heard, or is gone by an ICMP error: the capture may lack the packets of the others."""
+    return np.asarray((tables.unanswered.heard_packet > 0) | _mark_unrouted(tables))
+
+
+def _mark_unrouted(tables: Tables) -> Mask:
+    """Mark rows for which a router reports that there is no way."""
+    unrouted = np.isin(tables.unanswered.connection, tables.icmp_errors.connection)
+    for row in np.flatnonzero(unrouted).tolist():
+        error = find_error(tables, row)
+        unrouted[row] = error is not None and _icmp.is_unrouted(tables, error)
+    return np.asarray(unrouted)
+
+
 def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
-    """Mark rows whose connection was idle for `idle_ns` before, unless a router reports that there is no way."""
+    """Mark rows whose connection was idle for `idle_ns` before, and did not lose a call's packets just now."""
     u = tables.unanswered
     silent = u.first_time_ns[rows] - u.heard_time_ns[rows] >= idle_ns
     encrypted = tables.connections.rpcs[u.connection[rows]] == 0
     busy = mark_busy(tables, u.connection[rows], u.heard_time_ns[rows], u.first_time_ns[rows])
-    unrouted = np.isin(u.connection[rows], tables.icmp_errors.connection)
-    for place in np.flatnonzero(unrouted).tolist():
-        error = find_error(tables, int(rows[place]))
-        unrouted[place] = error is not None and _icmp.is_unrouted(tables, error)
-    return np.asarray(silent & ~busy & ~encrypted & ~unrouted)
+    unrouted = _mark_unrouted(tables)[rows]
+    lost = mark_brief(tables, rows) & (count_waiting(tables, rows) > 0)  # nothing tells that the idle time is the cause
+    return np.asarray(silent & ~busy & ~encrypted & ~unrouted & ~lost)
+
+
+def mark_brief(tables: Tables, rows: Ints) -> Mask:
+    """Mark rows whose packets may still have got an answer after the capture: nobody gave up, nor reports an error."""
+    u = tables.unanswered
+    brief = (u.last_time_ns[rows] - u.first_time_ns[rows] < _OUTAGE_NS) & ~_mark_unrouted(tables)[rows]
+    for place in np.flatnonzero(brief).tolist():
+        brief[place] = find_closing(tables, int(rows[place])) is None
+    return np.asarray(brief)
+
+
+def mark_long(tables: Tables, rows: Ints) -> Mask:
+    """Mark rows with packets alone that are longer than what every path carries, and than all that was acknowledged."""
+    u = tables.unanswered
+    return np.asarray(u.shortest[rows] > np.maximum(u.longest_bytes[rows], PASSES_BYTES))
 
 
 def mark_busy(tables: Tables, connections: Counts, since_ns: Ints, until_ns: Ints) -> Mask:
@@ -229,7 +260,8 @@ def show_unanswered(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.unanswered
     connection, direction = int(u.connection[row]), int(u.direction[row])
     sender, peer = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")
+    if u.heard_packet[row]:
+        yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")
     first = int(u.first_packet[row])
     sent = "a FIN that gets" if u.fin_alone[row] else "bytes that get"
     if first == int(u.ping_packet[row]):

@@ -26,8 +26,8 @@ When it cannot tell
 -------------------
 Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
 the host may be gone, and the report says both. If the capture ends within 5 seconds, lost packets may have come through
-after that, and the report says so, too. A connection with an open RPC that gets no answer is the finding
-`peer-unreachable`.
+after that. The report says so if only a PING waits; if a call does, this is the finding `peer-unreachable`, and so is a
+connection on which an RPC was open during the silence.
 
 What would refute it
 --------------------
@@ -80,8 +80,6 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
-    outage_ns: int = 5_000_000_000
-    """Lost packets may come through so long after (heuristic: a path that is repaired is out for seconds)."""
     critical_time: float = 0.20
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
@@ -177,7 +175,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
     refusals = find_refusals(tables, (cut.connection for cut in cuts if cut.kind == "RST"), limits.refused_ns)
     stopped = len(refusals) == len(connections)
-    is_brief = _is_brief(tables, cuts, limits)
+    is_brief = len(silent) == len(cuts) and bool(_unanswered.mark_brief(tables, silent).all())
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
@@ -216,17 +214,6 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
                 else "keepalive PINGs must come more often than that."
             )
         ),
-    )
-
-
-def _is_brief(tables: Tables, cuts: list[_Cut], limits: Limits) -> bool:
-    """Check whether what was sent into the cut connections may still have got an answer after the capture."""
-    u = tables.unanswered
-    return all(
-        cut.kind == "no answer"
-        and _unanswered.find_closing(tables, cut.row) is None
-        and int(u.last_time_ns[cut.row]) - int(u.first_time_ns[cut.row]) < limits.outage_ns
-        for cut in cuts
     )
 
 

@@ -92,7 +92,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
-from . import _figures, _icmp, _outages, _shared, _stalls
+from . import _figures, _icmp, _outages, _shared, _stalls, _unanswered
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -176,7 +176,8 @@ def _mark_explained(tables: Tables, rows: Ints) -> Mask:
     resent = tables.connections.retransmitted_packets[rows]
     smaller = resent <= 2 * _icmp.count_too_big(tables, rows)
     u, in_vain = tables.unanswered, np.zeros(len(tables.connections.rpcs), dtype=np.int64)
-    np.add.at(in_vain, u.connection, u.retransmissions)
+    proved = _unanswered.mark_proved(tables)
+    np.add.at(in_vain, u.connection[proved], u.retransmissions[proved])
     return np.asarray(smaller | (resent <= in_vain[rows]) | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
 
 

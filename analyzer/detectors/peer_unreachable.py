@@ -24,11 +24,18 @@ retransmits on an established connection in spite of them.
 RPCs that reach their deadline meanwhile are a consequence. After its first timeout, TCP sends no new request, but only
 the oldest bytes again.
 
-A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`, unless such an error says
-that there is no way to the host.
+A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`. It is not if such an error
+says that there is no way to the host, or if a call waits and the capture ends within 5 seconds: then packets may only
+have been lost, and the confidence is medium.
+
+A peer of which the capture holds no packet at all may have answered out of sight. It counts only if such an error says
+that there is no way to it.
 
 When it cannot tell
 -------------------
+If only long packets were sent, and none as long was acknowledged before, the path may drop them, and let short ones
+pass (`mtu-black-hole`). The report names both, with medium confidence.
+
 Which of host and path is gone, where no ICMP error says it. A capture at the other end tells whether the packets arrive
 there. A client may end its calls and say nothing, because its FIN and RST_STREAM wait behind the lost bytes: if it
 opens a new connection, the wait is given as the most it may have been. Fewer timeouts than three may be loss. A path
@@ -74,6 +81,9 @@ ABOUT = About(
 )
 
 
+_LONG = "see whether full-size packets pass (`ping -M do -s 1472`), as the path may drop them alone"
+
+
 class Limits(Struct, frozen=True, eq=False):
     timeouts: int = 3
     """Retransmission timeouts without a packet of the peer (heuristic: three losses in a row are no chance)."""
@@ -100,8 +110,10 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     lost = _unanswered.sum_lost(tables, connections) if readable else None
     share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
     waiting = int(_unanswered.count_waiting(tables, rows).sum())
-    silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
-    heard = _unanswered.format_instant(tables, int(u.heard_time_ns[first]))
+    silent = int(u.last_time_ns[first]) - int((u.heard_time_ns if u.heard_packet[first] else u.first_time_ns)[first])
+    heard = f"after {_unanswered.format_instant(tables, int(u.heard_time_ns[first]))}"
+    if not u.heard_packet[first]:
+        heard = "in this capture"
     latest = _unanswered.format_instant(tables, int(u.first_time_ns[rows].min()))
     were = (
         "was unreachable" if len(rows) == 1 else f"did not answer on {count(len(connections), 'connection')}, the first"
@@ -110,22 +122,28 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     then = f"look for what happened to {'that host or path' if alone else 'these hosts or paths'}"
     if (error := _unanswered.find_error(tables, first)) is not None:
         then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
+    is_brief, is_long = (
+        bool(_unanswered.mark_brief(tables, rows).all()),
+        bool(_unanswered.mark_long(tables, rows).all()),
+    )
+    if is_long and error is None:
+        were, then = f"did not answer packets of {int(u.shortest[rows].min()):,} bytes or more", _LONG
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
     tried_again = all(_unanswered.find_next_try(tables, row) is not None for row in rows.tolist())
     # a client that opens a new connection has noticed, by keepalive or otherwise
     keepalive = "shorten the keepalive time, and " if kept_alive else "check that keepalive is set, and "
-    keepalive = "" if tried_again and not kept_alive else keepalive
-    if alone and error is None and _unanswered.mark_answered(tables, rows, meanwhile=True).all():
+    keepalive = "" if is_long or (tried_again and not kept_alive) else keepalive
+    if alone and not is_long and error is None and _unanswered.mark_answered(tables, rows, meanwhile=True).all():
         were = f"answered new connections, but nothing on {count(len(connections), 'older one')}"
         then = "look for a device that forgot it, or another server that has the address now"
     most = "at most " if tried_again else ""
     cost = f" ({most}{_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
-        title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
-        severity=_rate_severity(tables, rows, share or 0.0, waiting, limits),
-        confidence=_shared.quality_allows(tables),
+        title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} {heard}",
+        severity=_rate_severity(tables, rows, 0.0 if is_brief else share or 0.0, waiting, limits),
+        confidence=_shared.lower("medium" if is_brief or is_long else "high", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -159,14 +177,28 @@ def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limit
 
 def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) -> str:
     u, first = tables.unanswered, int(rows[0])
+    is_long = bool(_unanswered.mark_long(tables, rows[:1])[0])
     peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
+    last, gone = f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}", ""
+    if not u.heard_packet[first]:
+        last = f"The capture holds no packet of {peer} on connection {int(u.connection[first])}"
+    elif not is_long:
+        gone = " So the peer or the path was gone between these two instants."
     parts = [
-        f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}. What was sent from "
-        f"{latest} on was retransmitted {count(int(u.retransmissions[first]), 'time')}, and not one packet "
-        f"came back. So the peer or the path was gone between these two instants.",
+        f"{last}. What was sent from {latest} on was retransmitted "
+        f"{count(int(u.retransmissions[first]), 'time')}, and not one packet came back.{gone}",
         f"{_unanswered.describe_end(tables, first)}.",
     ]
+    if is_long:
+        passed = int(u.longest_bytes[first])
+        parts.append(
+            f"Each of these packets had {int(u.shortest[first]):,} bytes of payload or more, and no packet with more "
+            f"than {passed:,} bytes was acknowledged in this capture. So shorter ones may pass: the path may drop long "
+            "packets, or the peer is gone."
+        )
+    if _unanswered.mark_brief(tables, rows).all():
+        parts.append("The capture ends soon after: lost packets may have come through then.")
     if kept_alive:
         after = _shared.milliseconds(int(u.ping_time_ns[first]) - int(u.heard_time_ns[first]))
         parts.append(f"Its keepalive sent a PING {after} after the last packet of {peer}.")

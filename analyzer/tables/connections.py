@@ -313,15 +313,18 @@ class Stalls(Struct, frozen=True, eq=False):
 class Unanswered(Struct, frozen=True, eq=False):
     """One row per side of a connection whose last packets got no answer.
 
-    Not one packet of the peer came after the side had sent, though it retransmitted after two timeouts or more.
+    Not one packet of the peer came after the side had sent, though it retransmitted after two timeouts or more. A peer
+    of which the capture holds no packet at all may have answered out of sight.
     """
 
     connection: Annotated[Counts, "row of its connection"]
     direction: Annotated[Codes, "the side that got no answer"]
-    heard_packet: Annotated[Counts, "the peer's last packet"]
+    heard_packet: Annotated[Counts, "the peer's last packet, 0 for none in the capture"]
     heard_time_ns: Annotated[Ints, "time of that packet"]
     first_packet: Annotated[Counts, "the side's first packet with payload after it"]
     first_time_ns: Annotated[Ints, "time of that packet"]
+    shortest: Annotated[Counts, "shortest payload of its packets from that one on, 0 for a FIN alone"]
+    longest_bytes: Annotated[Counts, "longest payload of a packet of that side that was acknowledged"]
     retransmissions: Annotated[Counts, "packets that it retransmitted since"]
     timeouts: Annotated[Counts, "of these, after a silence as long as the retransmission timeout"]
     again_packet: Annotated[Counts, "first retransmission since"]

@@ -9,7 +9,7 @@ use super::content::Content;
 
 /// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
 pub(super) fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.in_vain_of(side)?))) {
+    for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.unanswered_of(side)?))) {
         let (ping_packet, ping_time_ns) = at::place(content.http2.sides[1 - side].pinged);
         cx.unanswered.push(UnansweredRow {
             connection: tcp.row,
@@ -18,6 +18,8 @@ pub(super) fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
             heard_time_ns: sent.heard.1,
             first_packet: sent.first.packet,
             first_time_ns: sent.first.time,
+            shortest: sent.shortest,
+            longest_bytes: sent.longest_acked,
             retransmissions: sent.retransmissions,
             timeouts: sent.timeouts,
             again_packet: sent.again.packet,

@@ -383,7 +383,7 @@ impl Call {
     /// Accounts the time up to `now` in which a side sent in vain: its peer may have been gone since it was last heard.
     pub fn charge_in_vain(&mut self, now: i64, sent: &Unanswered) {
         self.charge(now.min(sent.first.time), Cause::Unexplained);
-        self.charge(now, Cause::PeerUnreachable);
+        self.charge(now, sent.cause());
     }
 
     /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.

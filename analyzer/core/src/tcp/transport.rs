@@ -101,8 +101,13 @@ impl Transport {
 
     /// What `side` sent in vain, because its peer is not heard any more.
     pub fn in_vain_of(&self, side: usize) -> Option<&Unanswered> {
+        self.unanswered_of(side).filter(|sent| sent.is_in_vain())
+    }
+
+    /// The same also if the capture holds no packet of the peer at all.
+    pub fn unanswered_of(&self, side: usize) -> Option<&Unanswered> {
         let sent = self.unanswered.get(side)?;
-        (sent.is_in_vain() && self.too_long.get(side) == Some(&false)).then_some(sent)
+        (sent.is_unanswered() && self.too_long.get(side) == Some(&false)).then_some(sent)
     }
 
     /// When the first ACK came that shows that the bytes of `side` before `offset` had arrived, if it may have come late; `now` when

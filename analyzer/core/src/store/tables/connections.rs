@@ -140,7 +140,7 @@ table!(
     /// One row per side of a connection whose last packets got no answer, though they were retransmitted.
     Unanswered, UnansweredRow {
         connection: u32, direction: u8, heard_packet: u32, heard_time_ns: i64, first_packet: u32, first_time_ns: i64,
-        retransmissions: u32, timeouts: u32, again_packet: u32, again_time_ns: i64, last_packet: u32,
+        shortest: u32, longest_bytes: u32, retransmissions: u32, timeouts: u32, again_packet: u32, again_time_ns: i64, last_packet: u32,
         last_time_ns: i64, ping_packet: u32, ping_time_ns: i64, fin_alone: u8,
     }
 );

@@ -133,7 +133,8 @@ impl Connection {
         }
         half.last_retransmission = at.time;
         self.counters.timeouts += u32::from(timeout);
-        self.transport.unanswered[side].retransmit(timeout, at);
+        let longest_acked = half.undelivered.longest_acked;
+        self.transport.unanswered[side].retransmit(timeout, longest_acked, at);
         // a hole shows by the first packet behind it, a repeated segment by the sender's last before
         let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
         let (from, from_packet) =

@@ -84,7 +84,7 @@ impl Connection {
             self.end_outage(1 - side, from, at);
         }
         if segment.payload_len > 0 || segment.flags.contains(TcpFlags::FIN) {
-            self.transport.unanswered[side].send(at);
+            self.transport.unanswered[side].send(at, segment.payload_len);
         }
     }
 
@@ -410,7 +410,8 @@ impl Connection {
             }
             if let Some(first) = self.transport.fins[side].filter(|_| segment.payload_len == 0) {
                 let timeout = self.is_timeout(side, first.time, at);
-                self.transport.unanswered[side].retransmit(timeout, at);
+                let longest_acked = self.halves[side].undelivered.longest_acked;
+                self.transport.unanswered[side].retransmit(timeout, longest_acked, at);
                 self.halves[side].last_retransmission = at.time;
             }
             self.halves[side].fin.get_or_insert(end);
