@@ -8,7 +8,7 @@ from ..model.budget import CAUSES
 from ..model.finding import Evidence, Remedy
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
-from . import _shared, _unanswered
+from . import _icmp, _shared, _unanswered
 
 _MOST = 0.5
 """Part of the time lost from which an outage is the cause to name (heuristic: most of it)."""
@@ -17,6 +17,8 @@ _IN_VAIN = (2, 3)
 
 Heuristic: three losses in a row are no chance.
 """
+_ERROR_NS = 1_000_000_000
+"""How long before the first retransmission an ICMP error may come (RFC 6298 section 2.4: a timeout of 1 s)."""
 _LATE_ACK_NS = 500_000_000
 """How long an ACK may be delayed at most (RFC 9293 section 3.8.6.3: less than 0.5 s)."""
 _LOSS = CAUSES.index("loss_recovery")
@@ -137,9 +139,18 @@ def describe_one_way(tables: Tables, row: int) -> str:
 
 def advise_one_way(tables: Tables, row: int) -> str:
     """Say where to look: behind the capture point, if that is at the host that acknowledges nothing."""
+    if (error := _find_error(tables, row)) is not None:
+        return f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
     if _arrives(tables, row):
         return "these packets reached the capture point at that host, so look at its firewall"
     return "look for what drops that direction alone"
+
+
+def _find_error(tables: Tables, row: int) -> int | None:
+    """Find the ICMP error that says why the bytes of a row do not arrive."""
+    u = tables.undelivered
+    since = int(u.first_time_ns[row]) - _ERROR_NS
+    return _icmp.find_error(tables, int(u.connection[row]), int(u.direction[row]), since, too_big=False)
 
 
 def _arrives(tables: Tables, row: int) -> bool:
@@ -162,12 +173,17 @@ def show_one_way(tables: Tables, row: int) -> Iterator[Evidence]:
     sender, peer = _name_ends(tables, row)
     yield _shared.show_packet(u, "first_packet", row, f"{sender} retransmits bytes that are never acknowledged")
     yield _shared.show_packet(u, "last_packet", row, f"retransmission {int(u.retransmissions[row])} of them")
+    if (error := _find_error(tables, row)) is not None:
+        yield _icmp.show_error(tables, error, 0)
     yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")
 
 
 def list_one_way_remedies(tables: Tables, row: int) -> tuple[Remedy, ...]:
     """List where to look for what drops one direction."""
     sender, peer = _name_ends(tables, row)
+    if (error := _find_error(tables, row)) is not None:
+        where = f"the firewall of {_icmp.name_reporter(tables, error)}"
+        return (Remedy("network", where, "an ICMP error quotes these packets: a rule rejects them"),)
     if _arrives(tables, row):
         return (_check_host(peer),)
     return (

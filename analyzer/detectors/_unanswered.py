@@ -33,6 +33,13 @@ def mark_proved(tables: Tables) -> Mask:
     return np.asarray((tables.unanswered.heard_packet > 0) | _mark_unrouted(tables))
 
 
+def mark_stuck(tables: Tables) -> Mask:
+    """Mark rows whose side sent little but retransmissions: nothing shows that these, or others, ever arrived."""
+    u, c = tables.unanswered, tables.connections
+    packets = np.where(u.direction == 0, c.packets_client[u.connection], c.packets_server[u.connection])
+    return np.asarray(2 * u.retransmissions >= packets)
+
+
 def _mark_unrouted(tables: Tables) -> Mask:
     """Mark rows for which a router reports that there is no way."""
     unrouted = np.isin(tables.unanswered.connection, tables.icmp_errors.connection)

@@ -78,6 +78,8 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
     late: float = 2.0
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
+    unknown_ns: int = 10_000_000
+    """The same of a RST without ACK, on however short a path (heuristic: what forgot a connection answers at once)."""
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
     critical_time: float = 0.20
@@ -126,7 +128,9 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     c, trips = tables.closings, tables.connections.min_rtt_ns
     retransmitted = c.peer_packet == tables.connections.outage_to_packet[c.connection]
     since = c.peer_time_ns - np.maximum(c.peer_idle_ns, 0)
-    answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
+    soon = limits.late * np.maximum(trips[c.connection], 0)
+    soon = np.where(c.acknowledges == 0, np.maximum(soon, limits.unknown_ns), soon)
+    answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= soon)
     silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
     silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
     for row, busy in _mark_busy(tables, (c.reset == 1) & silent & ~retransmitted & answers & (c.open_rpcs > 0)):

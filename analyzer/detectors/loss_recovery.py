@@ -176,7 +176,7 @@ def _mark_explained(tables: Tables, rows: Ints) -> Mask:
     resent = tables.connections.retransmitted_packets[rows]
     smaller = resent <= 2 * _icmp.count_too_big(tables, rows)
     u, in_vain = tables.unanswered, np.zeros(len(tables.connections.rpcs), dtype=np.int64)
-    proved = _unanswered.mark_proved(tables)
+    proved = _unanswered.mark_proved(tables) | _unanswered.mark_stuck(tables)
     np.add.at(in_vain, u.connection[proved], u.retransmissions[proved])
     return np.asarray(smaller | (resent <= in_vain[rows]) | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
 

@@ -620,6 +620,22 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["tcp_congestion_control", "look at its firewall"],
         "statuses": {"OK": 39, "not_seen": 5},
     },
+    "grpc-go-rejected-midway": {
+        "verdict": ["loss-recovery"],
+        "says": [r"find out why 10.88.2.2 reports port unreachable \(ICMP type 3 code 3\)", "a rule rejects them"],
+        "never": ["drops that direction"],
+    },
+    "grpc-go-firewall-forgot": {"verdict": ["idle-connection-cut"], "says": ["or server 10.88.2.2 was gone"]},
+    "grpc-js-firewall-reset": {
+        "verdict": ["idle-connection-cut"],
+        "says": ["a RST answered the first packet after it"],
+        "statuses": {"OK": 7, "UNAVAILABLE": 1},
+    },
+    "grpc-js-host-gone": {
+        "verdict": ["peer-unreachable"],
+        "not": ["loss-recovery"],
+        "says": ["is not heard on a new connection either"],
+    },
     "grpc-js-downlink-restored": {"verdict": ["loss-recovery"], "never": ["acknowledged nothing"]},
     "grpc-js-grace": {"not": ["stream-timeout"], "says": ["give that more time"]},
     "grpc-js-input-dropped": {
