@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..model.finding import Evidence, Remedy
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Tables, error_name
 from . import _failures as common
-from ._shared import host, implementation, milliseconds, show_packet
+from ._shared import host, implementation, show_packet
 from ._software_settings import STREAM_LIMIT, list_software_settings
 
 _OF_PEER = {
@@ -61,7 +61,7 @@ def show_breach(tables: Tables, breach: int) -> Evidence:
 
 def advise_after_breach(tables: Tables, breach: int, ended_ns: int) -> str:
     """Say what to look at where a connection ended after such bytes, without a GOAWAY that says why."""
-    later = milliseconds(ended_ns - int(tables.problems.time_ns[breach]))
+    later = duration(ended_ns - int(tables.problems.time_ns[breach]))
     sender = _name_sender(tables, breach)
     return f"{describe_breach(tables, breach)}, {later} before that: look at the HTTP/2 library of {sender}."
 

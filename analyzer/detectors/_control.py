@@ -7,6 +7,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.finding import Evidence
+from ..model.text import duration
 from ..tables import Ints, Mask, Tables
 from . import _shared
 
@@ -138,7 +139,7 @@ def show_second(tables: Tables, direction: int, kind: str, what: str) -> Iterato
     )
     if most > 1:
         sender = _shared.host(tables, direction // 2, direction % 2)
-        said = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that carry only"
+        said = f"the first of {most:,} packets of {sender} within {duration(end - begin)} that carry only"
         yield Evidence(first, begin, f"{said} {what}")
         yield Evidence(last, end, "the last of them")
 
@@ -147,5 +148,5 @@ def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
     """Yield the first and the last packet of a connection, between which `what` was counted."""
     c = tables.connections
     yield _shared.show_packet(c, "first_packet", row, f"first packet of the connection: {what}")
-    length = _shared.milliseconds(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))
+    length = duration(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))
     yield _shared.show_packet(c, "last_packet", row, f"its last packet, {length} later")

@@ -5,11 +5,11 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.finding import Remedy
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Counts, Ints, Mask, Tables
 from . import _software
 from ._failures import CLIENT_DEADLINE, CONNECTION, OK, TRAILERS, LossLimits, failed
-from ._shared import milliseconds, number_servers
+from ._shared import number_servers
 
 ALL_STREAMS = 0x7FFF_FFFF
 """Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
@@ -190,7 +190,7 @@ class Drained(Struct, frozen=True, eq=False):
     @property
     def when(self) -> str:
         """Say when they were drained: `after exactly 50 requests each`."""
-        age = f"at an age of about {milliseconds(self.age_ns)}" if self.age_ns else "before their first message"
+        age = f"at an age of about {duration(self.age_ns)}" if self.age_ns else "before their first message"
         if not self.requests:
             return age
         requests = f"after exactly {self.requests:,} requests each"

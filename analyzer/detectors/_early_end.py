@@ -7,13 +7,13 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Evidence
-from ..model.text import count
+from ..model.text import count, duration
 from ..summary import figures
 from ..tables import Tables, error_name
 from ..tables.grouping import group_rows
 from . import _breaches
 from . import _failures as common
-from ._shared import host, milliseconds, number_servers, show_packet
+from ._shared import host, number_servers, show_packet
 
 Closer = Literal["client", "server", "unseen", "forgotten"]
 """Who closed a connection: `unseen` if its close is not in the capture, `forgotten` if an end did not know it."""
@@ -39,7 +39,7 @@ def describe_end(tables: Tables, end: End) -> str:
     connections, closer = tables.connections, _describe_closer(tables, end)
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
-    age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
+    age = f" {duration(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
     rpcs = count(len(end.lost), "open RPC") if end.lost else "no open RPC"
     if end.goaway < 0:
         without = "" if connections.protocol[end.connection] == figures.HTTP1 else " without GOAWAY"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count, format_times
+from ..model.text import count, duration, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -125,8 +125,8 @@ def find_slow_start_after_idle(tables: Tables, connections: Sequence[int]) -> It
     hosts = restart.name_hosts(tables, rows)
     where, bursts = " and ".join(hosts), count(len(rows), "burst of records", "bursts of records")
     segments = int(np.median(waits.in_flight_bytes[rows] // np.maximum(waits.mss[rows], 1)))
-    each = _shared.milliseconds(float(np.median(waits.duration_ns[rows])))
-    idle = _shared.milliseconds(float(np.median(seen.idle_ns[rows])))
+    each = duration(float(np.median(waits.duration_ns[rows])))
+    idle = duration(float(np.median(seen.idle_ns[rows])))
     found = (
         f"{bursts} from {where} stopped with {segments} segments in flight after {idle} of idle time, longer than the "
         f"retransmission timeout, and resumed {each} later, at the first ACK: idle time had reset the congestion "
@@ -158,12 +158,12 @@ def _find_first_of_bursts(tables: Tables, rows: Ints) -> Ints:
 def _show_restart(tables: Tables, row: int, seen: _congestion.Restarts) -> Iterator[Evidence]:
     waits = tables.waits
     host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-    idle = _shared.milliseconds(float(seen.idle_ns[row]))
+    idle = duration(float(seen.idle_ns[row]))
     yield Evidence(
         int(waits.flight_first_packet[row]),
         int(waits.flight_start_time_ns[row]),
         f"first data of {host} after {idle} of idle time; its retransmission timeout is about "
-        f"{_shared.milliseconds(float(waits.rto_ns[row]))}",
+        f"{duration(float(waits.rto_ns[row]))}",
     )
     yield from _show_stop(tables, row)
 
@@ -177,7 +177,7 @@ def _show_stop(tables: Tables, row: int) -> Iterator[Evidence]:
         f"{int(waits.in_flight_bytes[row]):,} bytes are in flight; the sender stops with "
         f"{int(waits.owed_bytes[row]):,} bytes of a record still to come",
         "the ACK after which it resumes",
-        f"the rest follows {_shared.milliseconds(float(waits.duration_ns[row]))} after the stop",
+        f"the rest follows {duration(float(waits.duration_ns[row]))} after the stop",
     )
 
 
@@ -191,7 +191,7 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
     stalls = _stalls.Stalls(rows, 0, 0.0, _stalls.sum_by_end(tables, rows))
     connection, direction = stalls.first
     reader = _shared.host(tables, connection, 1 - direction)
-    waited = _shared.milliseconds(total_ns(waits.duration_ns[rows]))
+    waited = duration(total_ns(waits.duration_ns[rows]))
     found = (
         f"Senders were blocked inside a record {format_times(len(rows))}, {waited} in total, because the "
         f"reader's TCP receive window was full: {_stalls.list_blocked(tables, stalls)}. Mostly {reader} reads too "
@@ -240,7 +240,7 @@ def find_connection_churn(tables: Tables, connections: Sequence[int]) -> Iterato
 def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, turns: float, share: float) -> Finding:
     table, first = tables.connections, int(group[0])
     client, server = _shared.host(tables, first, 0), _shared.host(tables, first, 1)
-    took = _shared.milliseconds(float(np.median(setup)))
+    took = duration(float(np.median(setup)))
     words = (
         f"{client} opened {len(group):,} TLS connections to {server}, at most {at_once} at once, for {turns:.1f} "
         f"responses each. Each took {took} from its SYN to the end of the TLS handshake, {share:.0%} of the time that "
@@ -250,7 +250,7 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         Evidence(
             int(table.first_packet[row]),
             int(table.opened_time_ns[row]),
-            f"SYN of {tables.client(row)}: connection {row}, whose handshakes take {_shared.milliseconds(float(ns))}",
+            f"SYN of {tables.client(row)}: connection {row}, whose handshakes take {duration(float(ns))}",
         )
         for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[: _shared.EXAMPLES]
     )
@@ -313,7 +313,7 @@ def _goes_on_at_once(tables: Tables, every: Ints, rows: Ints, limits: stop.Limit
 def _make_stall_finding(tables: Tables, rows: Ints) -> Finding:
     r = tables.records
     on = tuple(sorted(r.connection[rows].tolist()))
-    server, length = _shared.host(tables, on[0], 1), _shared.milliseconds(float(np.median(r.longest_answer_ns[rows])))
+    server, length = _shared.host(tables, on[0], 1), duration(float(np.median(r.longest_answer_ns[rows])))
     stopped = f"{server} sent nothing on {len(on):,} TLS connections for {length}, and then on all of them at once"
     evidence = [
         item

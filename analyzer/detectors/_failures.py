@@ -13,12 +13,12 @@ from msgspec import Struct
 from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
-from ..model.text import safe
+from ..model.text import duration, safe
 from ..summary import figures
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables, error_name
 from ..tables.durations import totals_ns
 from ..tables.grouping import take_rows
-from ._shared import EXAMPLES, distinct, milliseconds, severity
+from ._shared import EXAMPLES, distinct, severity
 from ._software import is_of, recognise_end
 
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
@@ -269,7 +269,7 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             return f"{ended or f'RST_STREAM {error_name(code)} from the {sender}'} {when}"
         case "client_reset" if mark_refused_responses(tables, rows)[place]:
             time = int(tables.failures.refused_time_ns[rows.row[place]])
-            after = milliseconds(time - int(tables.rpcs.start_time_ns[rows.rpc[place]] + rows.duration_ns[place]))
+            after = duration(time - int(tables.rpcs.start_time_ns[rows.rpc[place]] + rows.duration_ns[place]))
             return f"RST_STREAM {error_name(code)} from the client, {after} after the complete response"
         case "client_reset":
             return f"RST_STREAM {error_name(code)} from the client"
@@ -306,7 +306,7 @@ def ended(tables: Tables, rpc: int, what: str) -> Evidence:
     rpcs = tables.rpcs
     packet, time = _find_end(tables, rpc)
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
-    after = milliseconds(time - int(rpcs.start_time_ns[rpc]))
+    after = duration(time - int(rpcs.start_time_ns[rpc]))
     text = error_text(tables, int(rpcs.grpc_message[rpc]))
     said = f': "{text}"' if text else ""
     return Evidence(packet, time, f"{what}, {after} after the RPC began ({where}){said}")

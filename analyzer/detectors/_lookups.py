@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Evidence
-from ..model.text import count, safe
+from ..model.text import count, duration, safe
 from ..tables import Ints, Tables
 from ._shared import show_packet
 
@@ -139,7 +139,7 @@ def sum_up(tables: Tables, chain: Chain) -> str:
     slowest = max(
         (int(asked.answer_time_ns[row] - asked.time_ns[row]) for row in rows if asked.answer_packet[row]), default=0
     )
-    return "; ".join([*parts, f"the slowest answer took {slowest / 1e6:,.0f} ms"] if slowest else parts)
+    return "; ".join([*parts, f"the slowest answer took {duration(slowest)}"] if slowest else parts)
 
 
 def show_end(tables: Tables, row: int) -> Evidence:

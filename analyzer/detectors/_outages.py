@@ -6,6 +6,7 @@ import numpy as np
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Remedy
+from ..model.text import duration
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _icmp, _shared, _unanswered
@@ -47,7 +48,7 @@ def describe_outage(tables: Tables, connection: int) -> str:
     c = tables.connections
     length, end = int(c.outage_ns[connection]), int(c.outage_time_ns[connection])
     since = _unanswered.format_instant(tables, end - length)
-    return f"No packet of {_name(tables, connection, 1)} arrived for {_shared.milliseconds(length)} (from {since} on)"
+    return f"No packet of {_name(tables, connection, 1)} arrived for {duration(length)} (from {since} on)"
 
 
 def advise_outage(tables: Tables, connection: int) -> str:
@@ -75,7 +76,7 @@ def show_outage(tables: Tables, connection: int) -> Iterator[Evidence]:
     sender, silent = _name(tables, connection, 0), _name(tables, connection, 1)
     what = f"connection {connection}: {sender} sends the first bytes that get no answer"
     yield Evidence(int(c.outage_from_packet[connection]), end - length, what)
-    what = f"the next packet of {silent}, {_shared.milliseconds(length)} later"
+    what = f"the next packet of {silent}, {duration(length)} later"
     yield Evidence(int(c.outage_to_packet[connection]), end, what)
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence
+from ..model.text import duration
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.processes import PARTS, UNKNOWN, Processes
@@ -99,7 +100,7 @@ def describe_parts(waited: Waited) -> str:
 
 def describe_places(waited: Waited) -> str:
     """Say how much of the time was inside RPCs, and how much while the client left connections idle."""
-    inside, idle = _shared.milliseconds(waited.total_ns - waited.idle_ns), _shared.milliseconds(waited.idle_ns)
+    inside, idle = duration(waited.total_ns - waited.idle_ns), duration(waited.idle_ns)
     return f"{inside} of it were inside RPCs, {idle} between them"
 
 
@@ -123,7 +124,7 @@ def show_longest(found: Processes, waited: Waited, what: str) -> Iterator[Eviden
     for row in sorted(longest[waited.ns[longest] > 0].tolist(), key=lambda row: int(acts.packet[row])):
         length, ns = int(acts.duration_ns[row]), int(waited.ns[row])
         name = found.names.get(int(acts.process[row]), "")
-        text = f"sent by {name} after {_shared.milliseconds(length)}, of which {_shared.milliseconds(ns)} {what}"
+        text = f"sent by {name} after {duration(length)}, of which {duration(ns)} {what}"
         yield Evidence(int(acts.packet[row]), int(acts.start_time_ns[row]) + length, text)
 
 

@@ -154,12 +154,3 @@ def show_packet(table: Struct, name: str, row: int, what: str) -> Evidence:
     """Show a packet of a row by the name of the column with its number; that of its time is alike: `ack_time_ns`."""
     packet, time = (int(getattr(table, column)[row]) for column in (name, name.replace("packet", "time_ns")))
     return Evidence(packet, time, what)
-
-
-def milliseconds(ns: float) -> str:
-    """Format a duration: `71.0 s`, `205 ms`, `1.4 ms`, `87 µs`."""
-    if ns >= 10e9:
-        return f"{ns / 1e9:,.1f} s"
-    if ns >= 10e6:
-        return f"{ns / 1e6:,.0f} ms"
-    return f"{ns / 1e6:,.1f} ms" if ns >= 1e6 else f"{ns / 1e3:,.0f} µs"

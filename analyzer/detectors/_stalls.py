@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Scope
-from ..model.text import format_times
+from ..model.text import duration, format_times
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared
@@ -162,7 +162,7 @@ def list_blocked(tables: Tables, stalls: Stalls, shown: int = 3) -> str:
     """Say who was blocked, how often and how long, connection by connection."""
     parts = [
         f"{_shared.host(tables, connection, direction)} on connection {connection}: {format_times(count)}, "
-        f"{_shared.milliseconds(time)}"
+        f"{duration(time)}"
         for connection, direction, count, time in stalls.ends[:shown]
     ]
     rest = len(stalls.ends) - shown

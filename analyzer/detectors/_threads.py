@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
+from ..model.text import duration
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.processes import PARTS, UNKNOWN, Acts
-from . import _shared
 
 _KNOWN = 0.9
 """Share of a side's time that the record must explain (as for the findings about threads)."""
@@ -72,8 +72,8 @@ class Spent(Struct, frozen=True, eq=False):
     def explain(self, whose: str = "its") -> str:
         """Say in a sentence what the time was."""
         longest = sorted(_REASONS, key=self._sum, reverse=True)[:_SHOWN]
-        said = [f"{_shared.milliseconds(self._sum(one))} {one.what}" for one in longest if self.share(one) >= 0.01]
-        whole = _shared.milliseconds(float(self.parts.sum()))
+        said = [f"{duration(self._sum(one))} {one.what}" for one in longest if self.share(one) >= 0.01]
+        whole = duration(float(self.parts.sum()))
         return f"The scheduler recorded {whose} threads: of {whole} until they sent, {', '.join(said)}."
 
     def advise(self) -> str | None:

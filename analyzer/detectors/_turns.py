@@ -7,6 +7,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.finding import Evidence
+from ..model.text import duration
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _shared
@@ -219,10 +220,10 @@ def show_gaps(tables: Tables, row: int, examples: int = _shared.EXAMPLES) -> Ite
         yield Evidence(
             int(idles.after_packet[one]),
             start + length,
-            f"the client's next request, {_shared.milliseconds(length)} later",
+            f"the client's next request, {duration(length)} later",
         )
 
 
 def _describe_way(ns: int) -> str:
     """Say how far the capture point is from the client, which a gap does not include."""
-    return f"; the client has it about {_shared.milliseconds(ns)} later" if ns else ""
+    return f"; the client has it about {duration(ns)} later" if ns else ""

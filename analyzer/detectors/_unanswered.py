@@ -7,7 +7,7 @@ import numpy as np
 from .. import _core
 from ..model.budget import CAUSES
 from ..model.finding import Evidence
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import COMPLETE, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -231,7 +231,7 @@ def describe_deadlines(tables: Tables, connections: tuple[int, ...]) -> str:
         "the oldest bytes."
     )
     beyond = sum_beyond_deadlines(tables, connections)
-    after = f" The {_shared.milliseconds(beyond)} after {its} deadline count neither as lost nor as RPC time here."
+    after = f" The {duration(beyond)} after {its} deadline count neither as lost nor as RPC time here."
     return text + (after if beyond else "")
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import count, size
+from ..model.text import count, duration, size
 from ..tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints, Mask, Tables
 from . import _shared, _stalls
 from ._stalls import Stalls, TimeLimits
@@ -98,7 +98,7 @@ class _Words(Struct, frozen=True, eq=False):
 def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> Finding:
     words = _choose_words(tables, limits, window, stalls)
     connection, direction = stalls.first
-    total = _shared.milliseconds(stalls.lost_ns)
+    total = duration(stalls.lost_ns)
     late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
     senders = set(tables.waits.direction[stalls.rows].tolist())
     return Finding(
@@ -226,11 +226,11 @@ def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
     connection, direction = stalls.first
     blocked, reader = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     figures = _stalls.measure(tables, stalls)
-    each, rtt = _shared.milliseconds(float(figures["median_wait_ns"])), int(figures["round_trip_ns"])
+    each, rtt = duration(float(figures["median_wait_ns"])), int(figures["round_trip_ns"])
     if rtt < 0:
         why = "No round trip was measured, so the cause may be a small window or a slow reader."
         return _Words(blocked, reader, None, why, window.enlarge.format(reader=reader))
-    trip = _shared.milliseconds(rtt)
+    trip = duration(rtt)
     reading = _measure_reading(tables, window.cause, stalls, stalls.first, rtt)
     slow = reading if reading and reading.is_slow else _measure_slow_streams(tables, window, stalls, rtt)
     if slow:
@@ -260,15 +260,15 @@ def _describe_late_reader(
     """Say what the late intervals show: a slow reader, unless packets were queued on the path meanwhile."""
     (rows, durations), reader = _stalls.join_intervals(tables, stalls.rows), words.reader
     marks = _mark_late(tables, limits, rows, durations)
-    late, trip = rows[marks], _shared.milliseconds(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
-    median = _shared.milliseconds(float(np.median(durations[marks])))
+    late, trip = rows[marks], duration(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
+    median = duration(float(np.median(durations[marks])))
     explained = f"longer than the round trip of {trip} explains"
     took = f"{len(late):,} of {len(rows):,} waits for the {window.opened_by} took {explained}, {median} (median)"
     if len(rows) == 1:
         took = f"The wait for the {window.opened_by} took {median}, {explained}"
     prompt = ""
     if 2 * len(late) < len(rows):
-        rest = _shared.milliseconds(float(np.median(durations[~marks])))
+        rest = duration(float(np.median(durations[~marks])))
         prompt = f" {reader} ended the others promptly, {rest} (median): for these the window is small."
     if _measure_queued_share(tables, late[:_LOOKED_AT]) >= 0.5:
         why = f"{took}. Packets were queued on the path meanwhile, so {reader} may have read promptly.{prompt}"
@@ -290,9 +290,9 @@ def _describe_slow_reader(
 
     Libraries return a window in parts: one that gives none may read, less than such a part.
     """
-    trip, longest = _shared.milliseconds(float(figures["round_trip_ns"])), float(figures["longest_wait_ns"])
+    trip, longest = duration(float(figures["round_trip_ns"])), float(figures["longest_wait_ns"])
     if 2 * longest > float(figures["wait_ns"]):
-        for_long = f"for {_shared.milliseconds(longest)}"
+        for_long = f"for {duration(longest)}"
         why = f"It sent no {window.opened_by} {for_long}, at a round trip of {trip}: it read nothing, or little."
         step = f"{reader} read nothing {for_long}, or too little to enlarge the window; find out why"
     else:
@@ -311,8 +311,8 @@ _ENLARGE_BOTH = "enlarge stream and connection window on {reader}, or leave both
 def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     blocked = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-    waited = _shared.milliseconds(int(waits.duration_ns[row]))
-    after = _shared.milliseconds(int(waits.start_time_ns[row] + waits.duration_ns[row] - waits.released_time_ns[row]))
+    waited = duration(int(waits.duration_ns[row]))
+    after = duration(int(waits.start_time_ns[row] + waits.duration_ns[row] - waits.released_time_ns[row]))
     value, in_flight = int(getattr(waits, f"{window.cause}_bytes")[row]), int(waits.in_flight_bytes[row])
     flying = f" and {in_flight:,} bytes in flight" if in_flight >= 0 else ""
     yield from _stalls.show_interval(

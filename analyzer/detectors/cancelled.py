@@ -65,13 +65,13 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _draining, _figures, _retries, _timers
 from . import _failures as common
 from ._failures import Failed
-from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows, reaction_ns
+from ._shared import EXAMPLES, distinct, lower, name_hosts, quality_allows, reaction_ns
 from ._software import C_CORE, is_of, recognise_end
 
 ID = "cancelled"
@@ -132,7 +132,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     reason = _find_reason(tables, others, limits) if timer else ""
     shut = _are_shut_down(tables, others)
     timer = timer and not reason and not shut
-    median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
+    median = duration(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
     # a grpc-timeout may be among the header fields that the capture does not show
     unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
@@ -288,7 +288,7 @@ def _describe_unsent(tables: Tables, rows: Failed, limits: Limits) -> str:
     unsent = rows.where((rows.deadline_ns > 0) & (rows.duration_ns == 0) & (rows.reset_by == 0))
     if not len(unsent):
         return ""
-    deadlines = milliseconds(float(np.median(unsent.deadline_ns)))
+    deadlines = duration(float(np.median(unsent.deadline_ns)))
     reset = f"{len(unsent):,} of them were reset in the packet that began them"
     if (unsent.deadline_ns <= limits.early_ns).all():
         return f"{reset}, with a grpc-timeout of only {deadlines}: their deadline passed as they were sent."

@@ -51,6 +51,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _figures, _processes, _shared, _software, _threads, _turns, shared_connection
@@ -95,7 +96,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     turn = _turns.measure_turns(tables, np.array([worst]))
     seen, held, callers = _turns.measure_gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
     lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
-    client, gap = _shared.host(tables, worst, 0), _shared.milliseconds(seen.p50_ns)
+    client, gap = _shared.host(tables, worst, 0), duration(seen.p50_ns)
     spent = _threads.read_idle(tables, rows)
     return Finding(
         id=ID,

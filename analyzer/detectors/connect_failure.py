@@ -62,11 +62,11 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count, safe
+from ..model.text import count, duration, safe
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
 from . import _attempts, _icmp, _lookups, _shared
-from ._shared import distinct, milliseconds, quality_allows, show_packet
+from ._shared import distinct, quality_allows, show_packet
 
 ID = "connect-failure"
 ABOUT = About(
@@ -273,7 +273,7 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
         "rejected": (s.closed_packet, c.closed_time_ns),
     }[kind]
     if kind != "unanswered":
-        after = milliseconds(max(0, int(time[row]) - int(c.first_time_ns[row])))
+        after = duration(max(0, int(time[row]) - int(c.first_time_ns[row])))
         yield Evidence(int(packet[row]), int(time[row]), f"the server {what}, {after} later")
     elif s.syns[row] > 1:
         yield Evidence(int(packet[row]), int(time[row]), f"its last of {s.syns[row]:,} SYNs, none was answered")

@@ -55,13 +55,13 @@ from msgspec import Struct
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..summary.figures import HTTP2
 from ..tables import Codes, Counts, Ints, Mask, Tables, error_name
 from ..tables.durations import total_ns
 from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
-from ._shared import EXAMPLES, host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
+from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
 
@@ -225,13 +225,13 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
     ender = server if churn.by_server else client
-    idle = f"{milliseconds(churn.idle_ns)} after its last RPC"
+    idle = f"{duration(churn.idle_ns)} after its last RPC"
     round_trips = tables.connections.handshake_rtt_ns[churn.connections]
     known = round_trips > 0
     trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
     words = (
         f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
-        f"The set-up of each took {milliseconds(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
+        f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
         f"{f' {ender} ended each one {idle}.' if churn.idle_ns else ''}"
@@ -265,7 +265,7 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     if churn.goaway >= 0:
         return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
-        return f"{ender} ends them {milliseconds(churn.idle_ns)} after a call, so raise its idle timeout"
+        return f"{ender} ends them {duration(churn.idle_ns)} after a call, so raise its idle timeout"
     return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
 
 
@@ -311,7 +311,7 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
         f"SYN of {tables.client(connection)}: connection {connection}, which carries "
         f"{count(int(table.rpcs[connection]), 'RPC')}",
     )
-    after = milliseconds(int(churn.setup_ns[place]))
+    after = duration(int(churn.setup_ns[place]))
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
 
 

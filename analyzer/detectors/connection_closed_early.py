@@ -79,7 +79,7 @@ import numpy as np
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..summary import figures
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables, error_name
 from ..tables.durations import total_ns
@@ -87,7 +87,7 @@ from ..tables.grouping import group_rows
 from . import _breaches, _draining, _known_texts, _metadata, _shared, _software, _timers
 from . import _failures as common
 from ._early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
-from ._shared import distinct, host, lower, milliseconds, quality_allows, show_packet
+from ._shared import distinct, host, lower, quality_allows, show_packet
 
 _TIMER = _timers.OneTimer()
 _CHECKS: dict[Closer, str] = {
@@ -266,7 +266,7 @@ def _describe_refusal(tables: Tables, end: End, refused: int) -> str:
 def _describe_age(age_ns: int) -> str:
     if not age_ns:
         return ""
-    return f" It closed all of them at an age of about {milliseconds(age_ns)}, without GOAWAY: a limit on their age."
+    return f" It closed all of them at an age of about {duration(age_ns)}, without GOAWAY: a limit on their age."
 
 
 def _list_given_up(tables: Tables, ends: list[End]) -> Counts:
@@ -279,7 +279,7 @@ def _list_given_up(tables: Tables, ends: list[End]) -> Counts:
 def _describe_timer(tables: Tables, rpc: Counts) -> str:
     if not len(rpc):
         return ""
-    after = milliseconds(float(np.median(tables.rpcs.duration_ns[rpc])))
+    after = duration(float(np.median(tables.rpcs.duration_ns[rpc])))
     return (
         f" Clients closed {len(rpc):,} connections about {after} after their first open RPC began, at different "
         "moments: find that timer in the client, for example curl --max-time."
@@ -289,7 +289,7 @@ def _describe_timer(tables: Tables, rpc: Counts) -> str:
 def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
     if not len(lost):
         return f"No RPC was lost on {connections}."
-    waited = milliseconds(total_ns(tables.rpcs.duration_ns[lost]))
+    waited = duration(total_ns(tables.rpcs.duration_ns[lost]))
     return (
         f"{len(lost):,} of {tables.rpc_count:,} RPCs on {connections} had no response when their connection ended; "
         f"together they had waited {waited}."
@@ -312,7 +312,7 @@ def _describe_resets(tables: Tables, end: End) -> str:
 def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns: int, refused: int) -> str:
     """Say the first thing to do about one connection's end."""
     if age_ns:
-        return f"The server closes connections at an age of about {milliseconds(age_ns)}: raise that limit."
+        return f"The server closes connections at an age of about {duration(age_ns)}: raise that limit."
     if refused >= 0:
         return "It refused the next connection, so it had stopped: look for why."
     if end.goaway < 0 and end.breach >= 0:
@@ -376,7 +376,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     drained = _draining.find_drained(tables, limits)
     guess = "" if drained else _guess_limit(streams, limits)
     limit = f" {drained.describe()}" if drained else guess
-    age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
+    age = f" after {duration(float(np.median(ages)))}" if len(ages) else ""
     text = (
         f"The server ended {count(len(rows), 'connection')} gracefully{age} and "
         f"{count(int(np.median(streams)), 'RPC')}; no RPC was lost{_describe_cut(tables, connections)}.{limit}"

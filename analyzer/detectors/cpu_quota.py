@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import Processes, Tables
 from ..tables.processes import Quota
 from . import _figures, _processes, _shared
@@ -71,11 +72,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
     connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     quota = _find_quota(found, waited)
     allowed = f" ({quota.processors:g} processors)" if quota.processors else ""
     counted = quota.throttled_ns
-    in_all = "" if counted is None else f", {_shared.milliseconds(counted)} of all processors together"
+    in_all = "" if counted is None else f", {duration(counted)} of all processors together"
     return Finding(
         id=ID,
         title=f"A CPU quota{allowed} stopped threads in {waited.share:.0%} of the time in which they had to act",
@@ -88,7 +89,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
         evidence=tuple(_processes.show_longest(found, waited, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. {_shared.milliseconds(waited.total_ns)} were throttled; "
+            f"{_processes.describe_parts(waited)}. {duration(waited.total_ns)} were throttled; "
             f"{_processes.describe_places(waited)}. {len(quota.throttled):,} times "
             f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before{in_all}."
         ),

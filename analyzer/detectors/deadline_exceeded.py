@@ -61,12 +61,13 @@ from msgspec import Struct
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import COMPLETE, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _software
 from ._failures import Failed
-from ._shared import EXAMPLES, host, milliseconds, name_hosts, quality_allows
+from ._shared import EXAMPLES, host, name_hosts, quality_allows
 from ._software import recognise_proxy
 
 ID = "deadline-exceeded"
@@ -118,7 +119,7 @@ def _find_answered_late(tables: Tables) -> Ints:
 def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     """Report RPCs that went on behind their deadline: nobody enforced it, or the client gave up without a word."""
     rpcs, deadlines, everything = tables.rpcs, tables.deadlines[rows], tables.rpc_count
-    over = milliseconds(float(np.median(rpcs.duration_ns[rows] - deadlines)))
+    over = duration(float(np.median(rpcs.duration_ns[rows] - deadlines)))
     known = f"{len(rows):,} of {everything:,} RPCs were answered after their deadline{_describe_deadlines(deadlines)}"
     late = rows[np.argsort(rpcs.start_time_ns[rows], kind="stable")].astype(np.uint32)
     connections = common.connections_of(tables, late)
@@ -178,7 +179,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         evidence=(*common.spans(tables, rows), *(() if silence is None else _show_silence(tables, silence))),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
-            f"{common.listed(methods)}. Together they took {milliseconds(total_ns(rows.duration_ns))}, and the callers "
+            f"{common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}, and the callers "
             f"got no response. {time}{meanwhile}"
         ),
         remedies=(_advise_first(tables, rows, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
@@ -238,7 +239,7 @@ def _measure_silence(tables: Tables, rows: Failed, stall: int) -> _Silence:
 
 def _describe_silence(tables: Tables, silence: _Silence) -> str:
     server = host(tables, int(tables.stalls.connection[silence.stall]), 1)
-    return f"{server[0].upper()}{server[1:]} sent nothing for {milliseconds(silence.length_ns)} meanwhile"
+    return f"{server[0].upper()}{server[1:]} sent nothing for {duration(silence.length_ns)} meanwhile"
 
 
 def _show_silence(tables: Tables, silence: _Silence) -> Iterator[Evidence]:
@@ -253,7 +254,7 @@ def _describe_deadlines(deadlines_ns: Ints) -> str:
     known = deadlines_ns[deadlines_ns > 0]
     if not len(known):
         return ""
-    least, most = milliseconds(int(known.min())), milliseconds(int(known.max()))
+    least, most = duration(int(known.min())), duration(int(known.max()))
     return f" of {least}" if least == most else f" of {least} to {most}"
 
 

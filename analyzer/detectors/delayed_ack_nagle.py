@@ -53,7 +53,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Tables
 from . import _figures, _shared, _software, _stalls
 
@@ -73,7 +73,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     connection, direction = stalls.first
     sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     metrics = _stalls.measure(tables, stalls)
-    each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
+    each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(
         id=ID,
         title=f"{sender} held back a small segment {_stalls.count_times(tables, stalls)} for a delayed ACK",
@@ -127,8 +127,8 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
         f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight; a full segment holds "
         f"{int(waits.mss[row]):,}; "
         + (f"{owed:,} bytes are still to send" if owed else "the call's next frame is still to come"),
-        f"the ACK of {receiver}, {_shared.milliseconds(int(waits.released_time_ns[row]) - since)} after the stop",
-        f"{sender} resumes, {_shared.milliseconds(resumed - since)} after the stop",
+        f"the ACK of {receiver}, {duration(int(waits.released_time_ns[row]) - since)} after the stop",
+        f"{sender} resumes, {duration(resumed - since)} after the stop",
     )
 
 

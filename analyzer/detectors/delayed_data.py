@@ -60,7 +60,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _shared, _stalls
@@ -141,9 +141,9 @@ def _find_held_inside(tables: Tables, limits: Limits) -> Ints:
     """Find blocked intervals that held back the rest of a message, by stream and time."""
     waits = tables.waits
     rows = np.flatnonzero((waits.owed_bytes > 0) & np.isin(waits.cause, _HOLDING))
-    duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
-    prompt = (waits.cause[rows] != _CONGESTION_WINDOW) | (duration <= limits.longest_round_trips * rtt)
-    rows = rows[(duration >= limits.shortest_ns) & (duration >= limits.round_trips * rtt) & prompt]
+    waited, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
+    prompt = (waits.cause[rows] != _CONGESTION_WINDOW) | (waited <= limits.longest_round_trips * rtt)
+    rows = rows[(waited >= limits.shortest_ns) & (waited >= limits.round_trips * rtt) & prompt]
     if not len(rows) or not _is_enough(tables, total_ns(waits.duration_ns[rows]), limits):
         return _no_rows()
     columns = (waits.start_time_ns[rows], waits.stream[rows], waits.direction[rows], waits.connection[rows])
@@ -271,7 +271,7 @@ def _explain_held(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
     if not len(held):
         return
     parts = [
-        f"{number:,} by {_HOLDERS[kind][0]} for {_shared.milliseconds(time)}{_refer(kind)}"
+        f"{number:,} by {_HOLDERS[kind][0]} for {duration(time)}{_refer(kind)}"
         for kind, number, time in _sum_by_kind(tables, held)
     ]
     messages_were = count(messages, "message was", "messages were")
@@ -287,7 +287,7 @@ def _explain_late(tables: Tables, late: Ints) -> Iterator[str]:
     if not len(late):
         return
     delays = tables.delays
-    each = _shared.milliseconds(float(np.median(delays.duration_ns[late])))
+    each = duration(float(np.median(delays.duration_ns[late])))
     client = _shared.host(tables, int(delays.connection[late[0]]), 0)
     yield (
         f"In {len(late):,} calls {client} sent the HEADERS of a request, and its message {each} later (median). No "
@@ -299,14 +299,14 @@ def _explain_late(tables: Tables, late: Ints) -> Iterator[str]:
 def _show_late(tables: Tables, late: Ints) -> Iterator[Evidence]:
     delays = tables.delays
     for row in late.tolist():
-        begin, duration = int(delays.headers_time_ns[row]), int(delays.duration_ns[row])
+        begin, waited = int(delays.headers_time_ns[row]), int(delays.duration_ns[row])
         yield Evidence(
             int(delays.headers_packet[row]), begin, f"HEADERS of the request on stream {int(delays.stream[row])}"
         )
         yield Evidence(
             int(delays.data_packet[row]),
-            begin + duration,
-            f"its message begins, {_shared.milliseconds(duration)} later",
+            begin + waited,
+            f"its message begins, {duration(waited)} later",
         )
 
 
@@ -321,7 +321,7 @@ def _show_held(tables: Tables, held: Ints) -> Iterator[Evidence]:
             f"{sender} stops inside the message on stream {int(waits.stream[row])}, held back by {_HOLDERS[kind][0]}; "
             f"{int(waits.owed_bytes[row]):,} bytes are still to send",
             "the last packet from the peer before the sender resumed",
-            f"the message continues, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
+            f"the message continues, {duration(int(waits.duration_ns[row]))} later",
         )
 
 
@@ -342,7 +342,7 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
     if len(late):
         time = total_ns(tables.delays.duration_ns[late])
         return (
-            f"{count(len(late), 'call')} lost {_shared.milliseconds(time)} "
+            f"{count(len(late), 'call')} lost {duration(time)} "
             f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later "
             "than its HEADERS: make the message before starting the call. Where it was ready, its library or event "
             "loop was busy."

@@ -47,7 +47,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Tables
 from ..tables.durations import clip_ns
 from . import _shared, _unanswered
@@ -107,7 +107,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
     share = _shared.share_of_time(tables, lost)
     window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
     most = max(_get_wait(tables, row) for row in rows)
-    wait, longest = _shared.milliseconds(_get_wait(tables, first)), _shared.milliseconds(most)
+    wait, longest = duration(_get_wait(tables, first)), duration(most)
     return Finding(
         id=ID,
         title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} is used up",
@@ -139,7 +139,7 @@ def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
     heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
-    wait = _shared.milliseconds(_get_wait(tables, row))
+    wait = duration(_get_wait(tables, row))
     parts = [
         f"The last bytes on {where} were sent at {_unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
         f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until "

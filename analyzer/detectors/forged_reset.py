@@ -48,7 +48,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Tables
 from . import _failures, _resets, _shared
 
@@ -133,14 +133,14 @@ def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
         yield f"Its TTL is {c.ttl[row]}; that of all earlier packets of {side} is {usual}."
     after = int(c.later_time_ns[row]) - int(c.time_ns[row])
     if c.later_packets[row]:
-        went_on = f"went on as if it had sent no RST, {_shared.milliseconds(after)} after it"
+        went_on = f"went on as if it had sent no RST, {duration(after)} after it"
         yield f"{side} {went_on} (packet {c.later_packet[row]})."
     near = _get_near(tables, row)
     answer = int(c.time_ns[row]) - int(c.peer_time_ns[row])
     if c.peer_packet[row] and 0 <= answer < near:
         yield (
-            f"It came {_shared.milliseconds(answer)} after the packet before it; the shortest round trip to {side} is "
-            f"{_shared.milliseconds(near)}."
+            f"It came {duration(answer)} after the packet before it; the shortest round trip to {side} is "
+            f"{duration(near)}."
         )
     if c.identification[row] < _NO_IDENTIFICATION:
         yield f"Its IP identification is {c.identification[row]}; the packet before had {c.identification_before[row]}."

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..model.text import duration
 from ..tables import Tables
 from . import _figures, _shared, _stalls
 
@@ -62,7 +63,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     sender = _shared.host(tables, connection, direction)
     metrics = _stalls.measure(tables, stalls)
     metrics.pop("bytes_in_flight_at_stop", None)  # bytes of the connection, which did not stop
-    each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
+    each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(
         id=ID,
         title=f"messages of {sender} waited {_stalls.count_times(tables, stalls)} behind bytes of other streams",
@@ -99,7 +100,7 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
         f"the last bytes of stream {stream} before bytes of other streams; {int(waits.owed_bytes[row]):,} bytes of its "
         "message are still to send",
         "the last packet from the peer before the stream continues",
-        f"stream {stream} continues, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
+        f"stream {stream} continues, {duration(int(waits.duration_ns[row]))} later",
     )
 
 

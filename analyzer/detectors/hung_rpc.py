@@ -49,7 +49,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import BEGUN_BEFORE, DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
 from . import _failures, _shared, _unanswered
@@ -144,7 +144,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
     rpcs, verb = count(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
     longest = max(one.wait_ns for one in hung)
     waited = f"{rpcs} {verb} for {side} until the end, {'the longest ' if len(hung) > 1 else ''}"
-    waited += f"for {_shared.milliseconds(longest)}"
+    waited += f"for {duration(longest)}"
     return Finding(
         id=ID,
         title=waited,
@@ -193,12 +193,12 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
     parts = [
         f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
-        f"then waited {_shared.milliseconds(first.wait_ns)} for {side}, until "
+        f"then waited {duration(first.wait_ns)} for {side}, until "
         + ("its client closed the connection." if o.closed[row] else "the capture ended."),
         f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act.",
     ]
     if first.longest_ns:
-        parts.append(f"The longest ended RPC of this method took {_shared.milliseconds(first.longest_ns)}.")
+        parts.append(f"The longest ended RPC of this method took {duration(first.longest_ns)}.")
     else:
         ended = f"Only {count(first.ended, 'RPC')}" if first.ended else "No other RPC"
         parts.append(f"{ended} of this method ended, so it may be a watch or a long poll.")

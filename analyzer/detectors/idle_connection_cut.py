@@ -54,7 +54,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Mask, Tables
 from . import _failures, _resets, _shared, _timers, _unanswered
 from ._early_end import find_refusals
@@ -170,7 +170,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     lost = _unanswered.sum_lost(tables, connections) or None
     share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
     affected = hit / max(tables.rpc_count, 1)
-    silence = _shared.milliseconds(float(np.median([cut.silence_ns for cut in cuts])))
+    silence = duration(float(np.median([cut.silence_ns for cut in cuts])))
     many = count(len(cuts), "idle connection")
     cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
     # an unanswered packet alone may mean that the host is gone
@@ -246,7 +246,7 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     words = _WORDS[first.kind]
     what_came = f"{words[0].upper()}{words[1:]}" if len(cuts) == 1 else f"Of {len(cuts):,} such silences: {kinds}"
     what = "Nothing was sent" if first.was_open else "No RPC was open"
-    parts = [f"{what} on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. {what_came}."]
+    parts = [f"{what} on connection {first.connection} for {duration(first.silence_ns)}. {what_came}."]
     if first.kind == "no answer":
         parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
     elif first.kind == "RST":
@@ -273,7 +273,7 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
 
 def _describe_reset(tables: Tables, row: int) -> str:
     c = tables.closings
-    after = _shared.milliseconds(int(c.time_ns[row]) - int(c.peer_time_ns[row]))
+    after = duration(int(c.time_ns[row]) - int(c.peer_time_ns[row]))
     text = f"The RST came {after} after the packet"
     if _resets.comes_from_elsewhere(tables, row):
         text += f", with a TTL of {c.ttl[row]}; earlier packets of that side had a TTL of {c.most_ttl[row]}"
@@ -302,7 +302,7 @@ def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
 
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
     client = _shared.host(tables, cut.connection, 0)
-    shorter = _shared.milliseconds(cut.silence_ns)
+    shorter = duration(cut.silence_ns)
     note = f"on {client}: below {shorter}" + ("" if cut.was_open else "; the server must permit PINGs without calls")
     always = (
         Remedy("grpc-go", "keepalive.ClientParameters{Time: ..., PermitWithoutStream: true}", note),

@@ -57,7 +57,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
@@ -159,7 +159,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, lost)
     row = int(firsts[0])
     host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-    each = _shared.milliseconds(lost / paying)
+    each = duration(lost / paying)
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
     http2 = int((tables.connections.protocol == HTTP2).sum())
@@ -182,7 +182,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
             f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
-            f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
+            f"{duration(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
             f"receive windows had room. {began} like this; "
             f"{who} waited. It happens once per connection and "
             "direction, so it matters how many calls a connection serves."
@@ -228,7 +228,7 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
         f"{host} stops with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of {mss:,}) on a new "
         f"connection; {_stalls.describe_owed(tables, row)} still to send",
         "the ACK that opens the congestion window",
-        f"{host} resumes, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
+        f"{host} resumes, {duration(int(waits.duration_ns[row]))} after the stop",
     )
 
 

@@ -46,7 +46,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Mask, Tables
 from . import _failures, _shared, _unanswered
 
@@ -119,7 +119,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) ->
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
     lost = int(_count_rpcs(tables)[rows].sum())
     share = lost / max(tables.rpc_count, 1)
-    wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
+    wait, round_trip = (duration(float(np.median(times))) for times in (waited, trip))
     closed = count(len(rows), "connection")
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
@@ -168,7 +168,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
     side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     yield _shared.show_packet(c, "ping_packet", row, f"PING of {side} on connection {c.connection[row]}")
-    waited = _shared.milliseconds(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
+    waited = duration(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
     how = "RST" if c.reset[row] else "FIN"
     yield _shared.show_packet(c, "packet", row, f"{how} of {side}, {waited} after its PING")
     late = _find_late_ack(tables, row)

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import Processes, Tables
 from . import _figures, _processes, _shared, _software
 
@@ -71,7 +72,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
     connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     return Finding(
         id=ID,
         title=f"Threads waited for a shared lock or queue in {waited.share:.0%} of the time in which they had to act",

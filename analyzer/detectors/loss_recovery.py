@@ -89,11 +89,11 @@ from ..model.analysis import Analysis
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
 from . import _figures, _icmp, _outages, _shared, _stalls, _unanswered
-from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
+from ._shared import host, lower, methods_of_connections, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
 
@@ -185,7 +185,7 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
     """Make the finding for retransmissions whose cost to RPCs is not visible from the capture point."""
     share, packets = float(metrics["retransmitted_share"]), f"{metrics['retransmitted_packets']:,} packets"
     scope = tuple(sorted(int(row) for row in cost.rows))
-    longest = milliseconds(float(metrics["longest_recovery_ns"]))
+    longest = duration(float(metrics["longest_recovery_ns"]))
     hidden = bool((tables.connections.protocol[cost.rows] == TLS).all())
     cause = _find_cause(tables, cost)
     return Finding(
@@ -249,7 +249,7 @@ def _make_finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
             "https://github.com/grpc/grpc/issues/19126",
         ),
         verdict=(
-            f"{cause.title}. RPCs lost {milliseconds(cost.lost_ns)} ({share:.0%}): {cause.advice}."
+            f"{cause.title}. RPCs lost {duration(cost.lost_ns)} ({share:.0%}): {cause.advice}."
             if cause
             else _write_verdict(tables, cost, metrics, share)
         ),
@@ -332,7 +332,7 @@ def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
             "before it noticed",
         )
         yield Evidence(
-            int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {milliseconds(ns)} later"
+            int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {duration(ns)} later"
         )
     for wait in _find_after_loss(tables, cost)[: _shared.EXAMPLES]:
         yield from _show_window(tables, int(wait))
@@ -340,7 +340,7 @@ def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
 
 def _show_window(tables: Tables, wait: int) -> Iterator[Evidence]:
     waits = tables.waits
-    start, duration = int(waits.start_time_ns[wait]), int(waits.duration_ns[wait])
+    start, waited = int(waits.start_time_ns[wait]), int(waits.duration_ns[wait])
     sender = host(tables, int(waits.connection[wait]), int(waits.direction[wait]))
     segments = int(waits.in_flight_bytes[wait]) / max(1, int(waits.mss[wait]))
     yield Evidence(
@@ -353,7 +353,7 @@ def _show_window(tables: Tables, wait: int) -> Iterator[Evidence]:
     if released and int(waits.released_time_ns[wait]) >= start:
         yield Evidence(released, int(waits.released_time_ns[wait]), "the ACK that opens its congestion window")
     yield Evidence(
-        int(waits.resumed_at_packet[wait]), start + duration, f"the next bytes, {milliseconds(duration)} after the stop"
+        int(waits.resumed_at_packet[wait]), start + waited, f"the next bytes, {duration(waited)} after the stop"
     )
 
 
@@ -365,18 +365,18 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
     text = (
         f"{count(packets, 'packet')} ({metrics['retransmitted_share']:.1%} of all on "
         f"{count(len(cost.rows), 'connection')}) {'was' if packets == 1 else 'were'} retransmitted{after}. RPCs waited "
-        f"{milliseconds(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
-        f"connection. The longest recovery that ended took {milliseconds(float(metrics['longest_recovery_ns']))}."
+        f"{duration(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
+        f"connection. The longest recovery that ended took {duration(float(metrics['longest_recovery_ns']))}."
     )
     if queue := _find_queue(tables, cost):
         text += (
-            f" When its packet was lost, a network queue of up to {milliseconds(queue)} stood on the way: full queues "
+            f" When its packet was lost, a network queue of up to {duration(queue)} stood on the way: full queues "
             "drop packets."
         )
     if cost.window_ns:
         text += (
             f" The losses reduced the congestion window, mostly that of {_name_hosts(tables, cost)}. RPCs waited "
-            f"another {milliseconds(cost.window_ns)} for extra round trips: traffic that does not fill the window does "
+            f"another {duration(cost.window_ns)} for extra round trips: traffic that does not fill the window does "
             "not make it grow again."
         )
     return text + _icmp.describe_too_big(tables, cost.rows)
@@ -396,12 +396,12 @@ def _find_queue(tables: Tables, cost: _Cost) -> int:
 def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], share: float) -> str:
     lost = (
         f"Packet loss ({metrics['retransmitted_share']:.1%} of packets retransmitted) cost "
-        f"{milliseconds(cost.lost_ns)} of RPC time ({share:.0%})"
+        f"{duration(cost.lost_ns)} of RPC time ({share:.0%})"
     )
     if queue := _find_queue(tables, cost):
-        held = f"a network queue of up to {milliseconds(queue)} stood then"
+        held = f"a network queue of up to {duration(queue)} stood then"
         return f"{lost}, and {held}: pace large messages, or use fq_codel."
-    window = f", {milliseconds(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
+    window = f", {duration(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
     return f"{lost}{window}: find where packets are dropped."
 
 

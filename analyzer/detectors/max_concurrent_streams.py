@@ -57,7 +57,7 @@ from msgspec import Struct
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import COMPLETE, Mask, Tables
 from ..tables.durations import total_ns
 from . import _control, _shared, _software, _software_settings, _turns
@@ -137,7 +137,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
-    ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
+    ended, waited = int(turns.ended_at_limit[row]), duration(at_limit)
     certain = limit >= limits.certain_limit and bool(_mark_prompt(tables, limits)[row])
     queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
     return Finding(
@@ -173,7 +173,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
         ),
         verdict=(
-            f"RPCs of {client} queue for at least {_shared.milliseconds(lost)} before their first packet, which no "
+            f"RPCs of {client} queue for at least {duration(lost)} before their first packet, which no "
             f"duration here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
             if certain
             else f"{server} allows {streams} at once, and {client} had as many open for {share:.0%} of the time: if it "
@@ -200,7 +200,7 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
     limit, at_limit = int(connections.peer_max_concurrent_streams[row]), int(turns.at_limit_ns[row])
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     where, streams = f"connection {row}", count(limit, "stream")
-    number, time = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
+    number, time = int(turns.ended_at_limit[row]), duration(at_limit)
     ended = f"only {number:,} of them ended in {time}" if number else f"none of them ended for {time}"
     return Finding(
         id=ID,

@@ -57,7 +57,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _icmp, _shared
@@ -112,7 +112,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     lengths, arrived = _measure_sizes(tables, rows)
     least, most, passed = int(lengths.min()), int(lengths.max()), int(arrived.min())
     size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
+    cost = f" ({duration(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"packets of {sender} with {size} bytes never arrive, those with up to {passed:,} do",
@@ -173,7 +173,7 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     u, first = tables.undelivered, int(rows[0])
     sender = _shared.host(tables, int(u.connection[first]), int(u.direction[first]))
     size, passed = (int(bytes_[0]) for bytes_ in _measure_sizes(tables, rows))
-    open_for = _shared.milliseconds(float(u.heard_time_ns[first] - u.first_time_ns[first]))
+    open_for = duration(float(u.heard_time_ns[first] - u.first_time_ns[first]))
     where = f"on connection {u.connection[first]}"
     if u.retransmissions[first]:
         what = (
@@ -194,7 +194,7 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     if (error := _find_error(tables, first)) is not None:
         parts.append(f"{_icmp.describe_error(tables, error)}, and {sender} repeated the same bytes after that.")
     if lost:
-        parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total.")
+        parts.append(f"RPCs waited {duration(lost)} in total.")
     if len(rows) > 1:
         parts.append(f"The same is seen on {count(len(_shared.distinct(u.connection[rows])), 'connection')}.")
     return " ".join(parts)

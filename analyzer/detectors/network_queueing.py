@@ -81,7 +81,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -227,7 +227,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     used = tables.connection_methods
     describe = _describe_standstill if queue.held_ns else _describe_queue
     title, explanation, cause = describe(tables, queue, limits)
-    lost = f"RPCs lost {_shared.milliseconds(queue.lost_ns)}"
+    lost = f"RPCs lost {duration(queue.lost_ns)}"
     return Finding(
         id=ID,
         title=title,
@@ -256,13 +256,13 @@ def _name_ends(tables: Tables, queue: _Queue) -> tuple[str, str]:
 def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
     """Write the title, the explanation and the verdict's end for packets that came one after the other."""
     sender, receiver = _name_ends(tables, queue)
-    p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
+    p50, longest = duration(queue.p50_ns), duration(queue.longest_ns)
     fills = "what else fills" if queue.standing_bytes < limits.segment_bytes else "what fills"
     filled = queue.standing_bytes >= limits.filled_bytes
     return (
         f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's minimum. "
-        f"The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
+        f"The queue was not empty for {duration(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
         f" in a network queue of up to {longest} from {sender}: "
         + ("pace large messages, or use fq_codel." if filled else f"find {fills} the link, or stops it."),
     )
@@ -271,7 +271,7 @@ def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str,
 def _describe_standstill(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
     """Write the same for packets that the path held until all came together."""
     sender, receiver = _name_ends(tables, queue)
-    held, least = _shared.milliseconds(queue.held_ns), _shared.milliseconds(limits.held_ns)
+    held, least = duration(queue.held_ns), duration(limits.held_ns)
     rows = queue.rows[_mark_held(tables, queue.rows, limits)]
     longest = rows[np.argmax(tables.queues.silent_ns[rows])]
     end = int(tables.queues.longest_time_ns[longest])
@@ -332,7 +332,7 @@ def _show_packets(tables: Tables, queue: _Queue, sender: str) -> Iterator[Eviden
     time = queues.first_time_ns[first]
     shown[int(queues.first_packet[first])] = (time, time - queues.start_time_ns[first], first)
     for packet, (time, queued_ns, row) in sorted(shown.items(), key=lambda item: item[1][0]):
-        queued = _shared.milliseconds(int(queued_ns))
+        queued = duration(int(queued_ns))
         what = (
             f"ACK of bytes from {sender}, {queued} later than the fastest round trip"
             if queues.behind[row]

@@ -67,7 +67,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Tables
 from . import _failures, _figures, _icmp, _shared, _unanswered
 
@@ -138,7 +138,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         were = f"answered new connections, but nothing on {count(len(connections), 'older one')}"
         then = "look for a device that forgot it, or another server that has the address now"
     most = "at most " if tried_again else ""
-    cost = f" ({most}{_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
+    cost = f" ({most}{duration(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} {heard}",
@@ -200,16 +200,16 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
     if _unanswered.mark_brief(tables, rows).all():
         parts.append("The capture ends soon after: lost packets may have come through then.")
     if kept_alive:
-        after = _shared.milliseconds(int(u.ping_time_ns[first]) - int(u.heard_time_ns[first]))
+        after = duration(int(u.ping_time_ns[first]) - int(u.heard_time_ns[first]))
         parts.append(f"Its keepalive sent a PING {after} after the last packet of {peer}.")
     if len(rows) > 1:
         parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
-        parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
+        parts.append(f"RPCs waited {duration(lost)} in total for answers that could not come.")
     if lost and (following := _unanswered.find_next_try(tables, first)) is not None:
         later = int(tables.connections.first_time_ns[following]) - int(u.first_time_ns[first])
         parts.append(
-            f"That is the most they may have waited: the client opened a new connection {_shared.milliseconds(later)} "
+            f"That is the most they may have waited: the client opened a new connection {duration(later)} "
             "after the first of these bytes, and may have ended them then."
         )
     if late := _unanswered.describe_deadlines(tables, tuple(u.connection[rows].tolist())):

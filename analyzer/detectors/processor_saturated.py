@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import Processes, Tables
 from ..tables.processes import PARTS
 from . import _figures, _processes, _shared
@@ -73,7 +74,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
     connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), _shared.milliseconds(waited.total_ns)
+    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     others = int(waited.parts[PARTS.index("other_processes")]) / max(waited.total_ns, 1)
     who = "other processes" if others >= 0.5 else "other threads of the command"
     return Finding(

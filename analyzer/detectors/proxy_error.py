@@ -48,12 +48,13 @@ import numpy as np
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from . import _metadata, _software, _timers
 from ._failures import Failed
-from ._shared import FEW_EXAMPLES, milliseconds, name_hosts, quality_allows
+from ._shared import FEW_EXAMPLES, name_hosts, quality_allows
 
 ID = "proxy-error"
 ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
@@ -96,7 +97,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {read_as}. "
-            f"The RPCs took {milliseconds(median)} (median)."
+            f"The RPCs took {duration(median)} (median)."
             + ("" if named else " The responses do not name the software that sent them.")
         ),
         remedies=_list_remedies(most, who, median, _software.recognise_server(tables, connections)),

@@ -62,7 +62,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Tables
 from . import _failures, _repeats, _retries, _shared
 from ._repeats import Repeated
@@ -191,7 +191,7 @@ def _list_back_offs(tables: Tables, found: Retries) -> dict[int, Ints]:
 
 def _describe_back_off(tables: Tables, found: Retries) -> str:
     back_offs = _list_back_offs(tables, found)
-    medians = [_shared.milliseconds(float(np.median(ns))) for ns in back_offs.values()]
+    medians = [duration(float(np.median(ns))) for ns in back_offs.values()]
     return f"The median back-off before retry {', '.join(map(str, back_offs))} was {', '.join(medians)}."
 
 
@@ -253,7 +253,7 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
         ),
         explanation=(
             f"After {len(rows):,} of {count(failed, 'failed attempt')}{with_status}, the client sent a "
-            f"request of the same {alike} again, after {_shared.milliseconds(back_off)} in the median. After the end "
+            f"request of the same {alike} again, after {duration(back_off)} in the median. After the end "
             f"of a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),

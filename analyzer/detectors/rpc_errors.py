@@ -57,14 +57,14 @@ from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import ERROR_CODES, NOT_SEEN, Tables
 from ..tables.durations import total_ns
 from . import _breaches, _draining, _known_texts, _repeats, _software
 from . import _failures as common
 from ._failures import Failed
 from ._known_texts import Meaning
-from ._shared import FEW_EXAMPLES, host, milliseconds, quality_allows, reaction_ns
+from ._shared import FEW_EXAMPLES, host, quality_allows, reaction_ns
 
 ID = "rpc-errors"
 
@@ -159,7 +159,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{milliseconds(total_ns(rows.duration_ns))}. {explained} RPCs that missed a deadline, "
+            f"{duration(total_ns(rows.duration_ns))}. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(

@@ -71,7 +71,7 @@ from .. import _core
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
 from . import _failures, _figures, _shared, _software, _threads
 from ._software import C_CORE
@@ -346,7 +346,7 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
         else (_UNKNOWN, "a pool of threads")
     )
     calls, most = count(fit.limit, "call"), _count_open(start, end)
-    one, wait = _shared.milliseconds(took), _shared.milliseconds(waited)
+    one, wait = duration(took), duration(waited)
     return Finding(
         id=ID,
         title=f"{server} seems to work on {calls} at once, while {most:,} are open",
@@ -392,7 +392,7 @@ def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
     row, freeing = int(fit.rows[place]), int(fit.rows[fit.freed_by[place]])
     yield _failures.began(tables, row)
     yield _failures.ended(tables, freeing, "a response frees a place")
-    yield _failures.ended(tables, row, f"the response, {_shared.milliseconds(float(fit.took_ns[place]))} later")
+    yield _failures.ended(tables, row, f"the response, {duration(float(fit.took_ns[place]))} later")
 
 
 _TO_THREAD = ("asyncio.to_thread(...) around code that blocks", "such code stops the event loop, and every other call")

@@ -71,12 +71,12 @@ from msgspec.structs import replace
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures, _shared, _threads
-from ._shared import distinct, host, lower, milliseconds, name_hosts, names, quality_allows, rpc_time, share_of_time
+from ._shared import distinct, host, lower, name_hosts, names, quality_allows, rpc_time, share_of_time
 from ._software import recognise_proxy
 
 ID = "server-latency"
@@ -389,26 +389,26 @@ def _find_connections(tables: Tables, method: Method) -> Ints:
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:
     if slow.peers:
-        return f"{name}: {server} took {milliseconds(slow.peers.mean_ns)} per RPC, others of its kind much less"
+        return f"{name}: {server} took {duration(slow.peers.mean_ns)} per RPC, others of its kind much less"
     if slow.tail:
-        return f"{name}: {server} took {milliseconds(slow.p99_ns)} for one response in a hundred"
-    return f"{name}: {server} took {milliseconds(slow.p50_ns)} for the median response"
+        return f"{name}: {server} took {duration(slow.p99_ns)} for one response in a hundred"
+    return f"{name}: {server} took {duration(slow.p50_ns)} for the median response"
 
 
 def _compare(peers: _Peers, server: str) -> str:
-    mean, most = milliseconds(peers.mean_ns), milliseconds(peers.others_mean_ns)
+    mean, most = duration(peers.mean_ns), duration(peers.others_mean_ns)
     return f"{server} takes {mean} per RPC, the {count(peers.others, 'other server')} at most {most}"
 
 
 def _summarize(slow: _Slow, server: str, name: str) -> str:
-    p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    p50, p99 = duration(slow.p50_ns), duration(slow.p99_ns)
     if slow.peers:
         return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
     if slow.tail:
         return (
             f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} or more for one "
             "response in a hundred: some calls wait for something there. Beyond the median they took "
-            f"{milliseconds(slow.beyond_median_ns)} in total."
+            f"{duration(slow.beyond_median_ns)} in total."
         )
     return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
@@ -417,7 +417,7 @@ def _write_verdict(
     tables: Tables, slow: list[_Slow], server: str, spent: _threads.Spent | None, proxy: str | None
 ) -> str:
     first, name = slow[0], slow[0].method.name or _NO_NAME
-    p50, p99 = milliseconds(first.p50_ns), milliseconds(first.p99_ns)
+    p50, p99 = duration(first.p50_ns), duration(first.p99_ns)
     if first.peers:
         return f"{_compare(first.peers, server)}: compare its host and its load with theirs."
     known = spent and spent.advise()
@@ -466,7 +466,7 @@ def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
         "long_tail": int(first.tail),
         "slow_servers": int(first.peers is not None),
         "slow_methods": len(slow),
-        "slow_methods_p50": ", ".join(f"{s.method.name or 'unknown'} {milliseconds(s.p50_ns)}" for s in slow[:5]),
+        "slow_methods_p50": ", ".join(f"{s.method.name or 'unknown'} {duration(s.p50_ns)}" for s in slow[:5]),
     }
 
 

@@ -68,6 +68,7 @@ import numpy as np
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _figures, _processes, _shared, _software, _threads, _turns
@@ -187,11 +188,11 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
     return (
         f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all of "
         f"them had their responses and nothing was in flight in either direction. The client then sent nothing for "
-        f"about {_shared.milliseconds(seen.p50_ns)} (nine of ten times for less than "
-        f"{_shared.milliseconds(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
+        f"about {duration(seen.p50_ns)} (nine of ten times for less than "
+        f"{duration(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
         f"From one of these gaps to the next it sends {m['requests_per_round']} requests, {m['requests_per_burst']} of "
         "them before a response arrives, which takes about "
-        f"{_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps no "
+        f"{duration(float(m['round_turnaround_ns']))} without the gap. In the gaps no "
         "response is outstanding and no request is unfinished: the time passes above TCP. A client without processor "
         "time left looks the same, and is not faster with more connections. A second capture with separate connections "
         "decides (grpcdiag compare)."

@@ -56,10 +56,10 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Tables
 from . import _attempts, _lookups, _shared
-from ._shared import lower, methods_of_connections, milliseconds, quality_allows, rpc_time, severity, show_packet
+from ._shared import lower, methods_of_connections, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
 ABOUT = About(
@@ -217,7 +217,7 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
     yield _Step(
         "syn_ack" if answered else "syn_there" if _attempts.reached_server(tables, row) else "syn",
         syn_ns,
-        f"the SYN was sent {syns:,} times, for {milliseconds(syn_ns)}, {until}",
+        f"the SYN was sent {syns:,} times, for {duration(syn_ns)}, {until}",
         show_packet(c, "first_packet", row, f"first SYN of connection {row}"),
         show_packet(s, "syn_ack_packet", row, "SYN-ACK"),
     )
@@ -225,7 +225,7 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
     yield _Step(
         "tls",
         int(_measure_tls(tables)[row]),
-        f"the server answered the ClientHello after {milliseconds(hello_ns)}, {_compare(tables, row)}",
+        f"the server answered the ClientHello after {duration(hello_ns)}, {_compare(tables, row)}",
         Evidence(max(1, int(c.tls_hello_packet[row])), int(c.tls_hello_time_ns[row]), "ClientHello"),
         Evidence(max(1, int(s.server_packet[row])), int(s.server_time_ns[row]), "the server's first TLS record"),
     )
@@ -234,7 +234,7 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
         yield _Step(
             "settings",
             int(_measure_settings(tables)[row]),
-            f"the server sent its SETTINGS {milliseconds(settings - preface)} after the client's, "
+            f"the server sent its SETTINGS {duration(settings - preface)} after the client's, "
             f"{_compare(tables, row)}, and the client sent no RPC before",
             Evidence(max(1, int(s.client_settings_packet[row])), preface, "SETTINGS of the client"),
             Evidence(max(1, int(s.server_settings_packet[row])), settings, "SETTINGS of the server"),
@@ -243,7 +243,7 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
 
 def _compare(tables: Tables, row: int) -> str:
     trip = int(tables.connections.handshake_rtt_ns[row])
-    return f"at a round trip of {milliseconds(trip)}" if trip >= 0 else "and the round trip is unknown"
+    return f"at a round trip of {duration(trip)}" if trip >= 0 else "and the round trip is unknown"
 
 
 def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _attempts.Failures) -> Iterator[_Step]:
@@ -259,7 +259,7 @@ def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _att
     yield _Step(
         kind,
         lost,
-        f"{before} ({where} {said}), and {again} {milliseconds(lost)} after the first SYN",
+        f"{before} ({where} {said}), and {again} {duration(lost)} after the first SYN",
         show_packet(
             c,
             "first_packet",
@@ -279,7 +279,7 @@ def _list_lookups(tables: Tables, chain: _lookups.Chain | None) -> Iterator[_Ste
     yield _Step(
         "dns",
         chain.end_ns - chain.begin_ns,
-        f"DNS lookups took {milliseconds(chain.end_ns - chain.begin_ns)} before the first SYN: "
+        f"DNS lookups took {duration(chain.end_ns - chain.begin_ns)} before the first SYN: "
         f"{_lookups.sum_up(tables, chain)}",
         show_packet(asked, "packet", first, f"DNS question for {name}"),
         _lookups.show_end(tables, last),
@@ -295,7 +295,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     share = delay / (delay + rpc_time(tables)) if delay else 0.0
     rows = sorted({row for slow in found for row in (slow.connection, *slow.attempts)})
     ends = f"{tables.client(worst.connection)} to {tables.server(worst.connection)}"
-    median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
+    median = duration(float(np.median([slow.excess_ns for slow in found])))
     waited = "may have waited" if worst.rpc < 0 else "waited"
     set_up = count(len(found), "connection")
     many = f"{set_up} lost {median}{' each (median)' if len(found) > 1 else ''}"
@@ -355,14 +355,14 @@ def _say_first(tables: Tables, slow: _Slow) -> str:
         return "The first RPC is encrypted, so whether it waited is unknown."
     start = int(tables.rpcs.start_time_ns[slow.rpc])
     after = start - min(step.begin.time_ns for step in slow.steps)
-    return f"The first RPC was sent {milliseconds(after)} after the set-up began, as soon as it was done."
+    return f"The first RPC was sent {duration(after)} after the set-up began, as soon as it was done."
 
 
 def _show(tables: Tables, chosen: Iterable[_Slow]) -> Iterator[Evidence]:
     for slow in chosen:
         for step in slow.steps:
             yield step.begin
-            after = milliseconds(step.end.time_ns - step.begin.time_ns)
+            after = duration(step.end.time_ns - step.begin.time_ns)
             yield Evidence(step.end.packet, step.end.time_ns, f"{step.end.what}, {after} later")
         if slow.rpc >= 0:
             packet, start = int(tables.rpcs.first_packet[slow.rpc]), int(tables.rpcs.start_time_ns[slow.rpc])

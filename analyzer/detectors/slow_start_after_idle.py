@@ -68,7 +68,7 @@ from msgspec.structs import replace
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..model.text import count, format_times
+from ..model.text import count, duration, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _congestion, _figures, _shared, _stalls
@@ -177,7 +177,7 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     share = _shared.share_of_time(tables, lost)
     whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
     example = _format_figures(tables, bursts[0])
-    each = _shared.milliseconds(lost / len(bursts))
+    each = duration(lost / len(bursts))
     hosts = name_hosts(tables, first_rows)
     rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
     alike = " each" if len(bursts) > 1 else ""
@@ -251,15 +251,15 @@ def _format_figures(tables: Tables, burst: _Burst) -> dict[str, str]:
     return {
         "host": _shared.host(tables, connection, direction),
         "nothing": "only small frames" if burst.small else "nothing",
-        "idle": f"{int(waits.idle_before_ns[wait]) / 1e6:,.0f} ms",
-        "rto": f"{int(waits.rto_ns[wait]) / 1e6:,.0f} ms",
+        "idle": duration(int(waits.idle_before_ns[wait])),
+        "rto": duration(int(waits.rto_ns[wait])),
         "segments": f"{in_flight // mss:,}",
         "mss": f"{mss:,}",
         "in_flight": f"{in_flight:,}",
         "owed": _stalls.describe_owed(tables, wait),
         "rest": "the remaining " * bool(waits.owed_bytes[wait]) + _stalls.describe_owed(tables, wait),
-        "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
-        "after_ack": _shared.milliseconds(resumed - int(waits.released_time_ns[wait])),
+        "waited": duration(int(waits.duration_ns[wait])),
+        "after_ack": duration(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
         "known": "was" if _is_measured(tables, wait) else "is estimated at",
         "source": " (reported by its kernel)" if _is_measured(tables, wait) else "",

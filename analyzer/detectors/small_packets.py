@@ -57,7 +57,7 @@ from msgspec import Struct
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import count, size
+from ..model.text import count, duration, size
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from . import _control, _figures, _shared, _software
 
@@ -256,7 +256,7 @@ def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
     begin, end = int(d.dense_first_time_ns[worst]), int(d.dense_last_time_ns[worst])
     sender = _shared.host(tables, row, worst % 2)
     if most > 1:
-        what = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that end messages"
+        what = f"the first of {most:,} packets of {sender} within {duration(end - begin)} that end messages"
         yield Evidence(first, begin, what)
         yield Evidence(last, end, "the last of them")
     packets, messages = _control.sum_both(d.payload_packets, row), _control.sum_both(d.messages, row)

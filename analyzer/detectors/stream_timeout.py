@@ -53,11 +53,12 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import duration
 from ..tables import NOT_SEEN, Ints, Mask, Tables
 from . import _draining, _software, _timers
 from . import _failures as common
 from ._failures import Failed
-from ._shared import EXAMPLES, distinct, lower, milliseconds, name_hosts, quality_allows
+from ._shared import EXAMPLES, distinct, lower, name_hosts, quality_allows
 
 ID = "stream-timeout"
 ABOUT = About(example="recorded/wild/haproxy-streamtimeout.pcap.zst", precedence=3, weight="ended_share")
@@ -180,7 +181,7 @@ def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> boo
 def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     rows, everything = timed.rows, tables.rpc_count
     median = float(np.median(timed.times_ns))
-    least, most = milliseconds(int(timed.times_ns.min())), milliseconds(int(timed.times_ns.max()))
+    least, most = duration(int(timed.times_ns.min())), duration(int(timed.times_ns.max()))
     span = least if least == most else f"{least} to {most}"
     silent = timed.measures == _timers.SILENCE
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
@@ -195,7 +196,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     ended = "may have ended" if unsaid.any() else "ended"
     return Finding(
         id=ID,
-        title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
+        title=f"{len(rows):,} RPCs were ended {when.format(duration(median))}",
         severity=common.severity_of_count(len(rows), everything, limits),
         confidence=lower("high" if sure else "medium", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
@@ -223,9 +224,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             "Envoy, FAQ: how do I configure timeouts",
             "https://grpc.io/docs/guides/deadlines/",
         ),
-        verdict=(
-            f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
-        ),
+        verdict=(f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(duration(median))}: find that timer."),
     )
 
 

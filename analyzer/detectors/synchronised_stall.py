@@ -69,7 +69,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
-from ..model.text import count, format_times
+from ..model.text import count, duration, format_times
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
@@ -351,7 +351,7 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
         return _QUOTA
     multiples = steps.astype(np.float64) / base
     if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
-        each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))
+        each = duration(float(steps.sum() / np.round(multiples).sum()))
         return f"the silences come every {each}" + (" or a multiple of it" if multiples.max() > 1.5 else "")
     return ""
 
@@ -363,7 +363,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     software = _software.recognise(_shared.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
     lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
-    length, often = _shared.milliseconds(stalls.median_ns), format_times(len(stalls.times))
+    length, often = duration(stalls.median_ns), format_times(len(stalls.times))
     suspects = "garbage collection" if paused else "a lock, garbage collection"
     period = _find_period(stalls, limits)
     spent = _read_threads(tables, stalls)
@@ -466,8 +466,8 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _thr
 
 
 def _describe_lengths(tables: Tables, stalls: _Stalls) -> str:
-    length = _shared.milliseconds(stalls.median_ns)
-    longest = _shared.milliseconds(int(tables.stalls.duration_ns[stalls.rows].max()))
+    length = duration(stalls.median_ns)
+    longest = duration(int(tables.stalls.duration_ns[stalls.rows].max()))
     return length if len(stalls.times) == 1 else f"{length} (median; longest {longest})"
 
 
@@ -486,6 +486,6 @@ def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
     yield Evidence(
         int(stalls.resumed_at_packet[row]),
         end,
-        f"{who} resumes, {_shared.milliseconds(int(stalls.duration_ns[row]))} after its peer began to wait"
+        f"{who} resumes, {duration(int(stalls.duration_ns[row]))} after its peer began to wait"
         + (f"; {count(waiting, 'RPC')} waited" if waiting else ""),
     )

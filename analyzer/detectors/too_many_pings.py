@@ -51,12 +51,12 @@ from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..model.text import count
+from ..model.text import count, duration
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
 from . import _figures, _shared
 from ._failures import LossLimits, are_many_lost, seen_first
-from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows, show_packet
+from ._shared import host, methods_of_connections, name_hosts, quality_allows, show_packet
 from ._software import recognise_end
 
 ID = "too-many-pings"
@@ -211,7 +211,7 @@ def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
 
 def _describe_pings(tables: Tables, trip: _Trip) -> str:
     intervals = _measure_intervals(tables, trip)
-    apart = f", {milliseconds(int(intervals.min()))} apart at least" if len(intervals) else ""
+    apart = f", {duration(int(intervals.min()))} apart at least" if len(intervals) else ""
     sender = host(tables, trip.connection, int(tables.pings.direction[trip.pings[-1]]))
     return f"{sender} sent {count(len(trip.pings), 'PING')}{apart}"
 
@@ -253,7 +253,7 @@ def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
     pings, before = tables.pings, 0
     for row in trip.pings[-4:]:
         time = int(pings.time_ns[row])
-        since = f", {milliseconds(time - before)} after the one before" if before else ""
+        since = f", {duration(time - before)} after the one before" if before else ""
         purpose = _core.PING_PURPOSES[pings.purpose[row]]
         what = f"PING ({purpose}){since}; {count(int(pings.open_rpcs[row]), 'RPC')} open, strike {pings.strikes[row]}"
         yield Evidence(int(pings.packet[row]), time, what)

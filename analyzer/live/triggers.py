@@ -12,6 +12,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.analysis import Analysis, MethodFacts
 from ..model.finding import SEVERITIES
+from ..model.text import duration
 
 QUANTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 GRAMMAR = (
@@ -61,7 +62,7 @@ class Trigger(Struct, frozen=True):
         for one in methods:
             value = getattr(one.latency_ns, self.quantile) if one.latency_ns else 0
             if value > self.limit:
-                return f"{self.quantile} of {one.method or 'calls of an unknown method'} is {value / 1e6:,.3g} ms"
+                return f"{self.quantile} of {one.method or 'calls of an unknown method'} is {duration(value)}"
         return None
 
     def _judge_statuses(self, methods: Sequence[MethodFacts]) -> str | None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from .. import _core
 from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Totals, Traffic, TrafficOfSides
 from ..model.budget import named, total
-from ..model.text import count, format_times
+from ..model.text import count, duration, format_times
 from ..tables import (
     DIRECTIONS,
     ERROR_CODES,
@@ -156,7 +156,7 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
 def _list_clock_steps(tables: Tables) -> Iterator[str]:
     for packet, ns in tables.capture["clock_steps"]:
         yield (
-            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: TCP timestamps of "
+            f"the capture's clock stepped forward by {duration(ns)} before packet {packet:,}: TCP timestamps of "
             "both hosts show that no time passed, so the step is removed from later times"
         )
     if more := tables.capture["clock_steps_not_listed"]:

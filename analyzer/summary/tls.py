@@ -8,6 +8,7 @@ import numpy as np
 from ..model.analysis import Verdict
 from ..model.budget import CAUSES
 from ..model.finding import SEVERITIES, Finding
+from ..model.text import duration
 from ..model.tls import KEY_LOGS, Blocked, RecordFacts, Silences, TlsFacts, TlsReport
 from ..tables import PROTOCOLS, Ints, Tables
 from ..tables.durations import total_ns
@@ -133,6 +134,6 @@ def write_sentences(unread: Sequence[TlsFacts], tables: Tables) -> Iterator[str]
 
 
 def _format_span(durations: Sequence[int]) -> str:
-    """Format durations as `1.2 ms`, or `1.2 ms to 3.4 ms`."""
-    ends = [f"{ns / 1e6:,.3g} ms" for ns in (min(durations), max(durations))]
+    """Format durations as `1.20 ms`, or `1.20 ms to 3.40 ms`."""
+    ends = [duration(ns) for ns in (min(durations), max(durations))]
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)

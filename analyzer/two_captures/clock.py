@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
+from ..model.text import duration
 from ..tables import Ints
 
 _BINS = 1_024
@@ -87,7 +88,7 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints], *, as_they_are: boo
     lower = int((back[1] - tilt(back[0] - since, drift)).max())
     if upper - lower < -_JITTER_NS:
         raise NoClock(
-            f"whatever the offset, some packets would arrive {(lower - upper) / 1e6:,.3f} ms before they were sent: a "
+            f"whatever the offset, some packets would arrive {duration(lower - upper)} before they were sent: a "
             "clock was set while they were recorded, or they do not show the same connections"
         )
     if not as_they_are:
@@ -96,7 +97,7 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints], *, as_they_are: boo
     apart = max(lower, -upper)
     if apart > _JITTER_NS:
         raise NoClock(
-            f"with both clocks taken as they are, some packets would arrive {apart / 1e6:,.3f} ms before they were "
+            f"with both clocks taken as they are, some packets would arrive {duration(apart)} before they were "
             "sent: the clocks are not synchronised"
         )
     return Clock(since, 0, max(0, upper, -lower), (max(0, upper), max(0, -lower)), 0, False, low, high)

@@ -218,8 +218,8 @@ def test_all_attempts_but_the_one_that_is_answered_are_hedged(tmp_path: Path, wi
     ("timeout", "agent", "says"),
     [
         ("500u", "grpc-go/1.85", "with a grpc-timeout of only 500 µs: their deadline passed as they were sent."),
-        ("5S", "grpc-c++/1.66", "Their grpc-timeout is what was left when C-core wrote it, 5,000 ms"),
-        ("5S", "grpc-go/1.85", "their deadline of 5,000 ms may have passed."),
+        ("5S", "grpc-c++/1.66", "Their grpc-timeout is what was left when C-core wrote it, 5.00 s"),
+        ("5S", "grpc-go/1.85", "their deadline of 5.00 s may have passed."),
         (None, "grpc-go/1.85", None),
     ],
 )
@@ -248,9 +248,9 @@ def test_the_evidence_of_a_timer_is_of_calls_that_it_ended(tmp_path: Path) -> No
         call.cancel()
         conv.advance(7 * MS)
     found = must(cancelled, played(conv, tmp_path))
-    assert " timer of about 40 ms" in found.verdict
+    assert " timer of about 40.0 ms" in found.verdict
     assert len(found.evidence) == 6
-    assert all("40 ms after the RPC began" in item.what for item in found.evidence[1::2])
+    assert all("40.0 ms after the RPC began" in item.what for item in found.evidence[1::2])
 
 
 def test_hedging_of_a_recorded_client() -> None:

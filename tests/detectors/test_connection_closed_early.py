@@ -97,9 +97,9 @@ def drained(requests: int, ages_ms: list[int], callers: int = 1) -> _draining.Dr
 @pytest.mark.parametrize(
     ("requests", "ages_ms", "callers", "words"),
     [
-        (12, [2_000, 2_000, 2_100], 1, "after exactly 12 requests each and at an age of about 2,000 ms"),
+        (12, [2_000, 2_000, 2_100], 1, "after exactly 12 requests each and at an age of about 2.00 s"),
         (12, [2_000, 2_000, 2_200], 1, "after exactly 12 requests each"),  # in 200 ms there is one more
-        (12, [2_000, 2_000, 2_200], 2, "after exactly 12 requests each and at an age of about 2,000 ms"),
+        (12, [2_000, 2_000, 2_200], 2, "after exactly 12 requests each and at an age of about 2.00 s"),
         (50, [2_000, 2_000, 2_000], 1, "after exactly 50 requests each"),
         (128, [2_000, 2_000, 2_000], 1, "after exactly 128 requests each"),
     ],
@@ -113,8 +113,8 @@ def test_equal_ages_leave_open_which_limit_it_is(requests: int, ages_ms: list[in
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "after exactly 12 requests each and at an age of about 2,174 ms"),
-        ("max_age", "at an age of about 2,162 ms"),
+        ("", "after exactly 12 requests each and at an age of about 2.17 s"),
+        ("max_age", "at an age of about 2.16 s"),
         ("app_requested", None),
         ("max_idle", None),
     ],

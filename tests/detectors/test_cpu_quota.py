@@ -49,7 +49,7 @@ def test_what_cpu_stat_counted_is_said_if_the_record_has_it() -> None:
     said = finding(detector, some)
     assert said is not None
     assert said.metrics["cgroup_throttled_ns"] == 1_000
-    assert "since the look before, 1 µs of all processors together." in said.explanation
+    assert "since the look before, 1.00 µs of all processors together." in said.explanation
     older = finding(
         detector,
         replace(

@@ -161,7 +161,7 @@ def test_an_answer_after_the_deadline_is_a_warning(tmp_path: Path, status: int) 
     assert (found.severity, found.metrics["answered_late_rpcs"]) == ("warning", 4)
     assert "deadline_exceeded_rpcs" not in found.metrics
     assert "which packets do not show" in found.verdict
-    assert "after their deadline of 50 ms" in found.title
+    assert "after their deadline of 50.0 ms" in found.title
 
 
 @pytest.mark.parametrize("status", [1, 4])
@@ -201,7 +201,7 @@ def test_a_silence_is_named_if_two_calls_were_answered_at_once_behind_it() -> No
     """Long polls without an event end while their server sends nothing, and none is answered behind that."""
     tables = decode([recorded(STOPPED)])
     stalls = tables.stalls
-    assert "sent nothing for 2,197 ms" in must(deadline_exceeded, tables).verdict
+    assert "sent nothing for 2.20 s" in must(deadline_exceeded, tables).verdict
     for lacking in (
         changed(tables, "stalls", answers_ns=np.full(len(stalls.waiting), -1)),
         changed(tables, "stalls", answers_ns=stalls.duration_ns // 5),

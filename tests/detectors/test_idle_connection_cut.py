@@ -46,7 +46,7 @@ def test_a_forgotten_connection_is_named() -> None:
     assert finding.metrics["silence_ns"] == pytest.approx(14.0 * S, rel=0.01)
     assert analysis.verdict.finding == detector.ID
     assert finding.lost_ns == pytest.approx(3.0 * S, rel=0.001)  # the deadline of the call
-    assert "The 4,544 ms after its deadline count neither as lost nor as RPC time here." in finding.explanation
+    assert "The 4.54 s after its deadline count neither as lost nor as RPC time here." in finding.explanation
     for text in (finding.title, finding.verdict):
         assert text.startswith("1 idle connection was cut, or server 10.77.28.2 was gone, after a silence of 14.0 s")
 
@@ -160,7 +160,7 @@ def test_a_forgotten_connection_with_a_watch() -> None:
     assert analysis.verdict.finding == detector.ID
     finding = next(f for f in analysis.findings if f.id == detector.ID)
     assert 3_700 * MS < int(finding.metrics["silence_ns"]) < 4_000 * MS
-    assert "Nothing was sent on connection 0 for 3,861 ms" in finding.explanation
+    assert "Nothing was sent on connection 0 for 3.86 s" in finding.explanation
     assert "its sender did not know the connection any more" in finding.explanation
 
 

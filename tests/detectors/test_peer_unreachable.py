@@ -114,7 +114,7 @@ def test_a_vanished_client_is_named_at_the_server() -> None:
 def test_calls_that_pass_their_deadline_are_counted() -> None:
     finding = the_finding(detector, [recorded("wild/half-open-deadline.pcap.zst")])
     assert "2 open RPCs passed their deadline meanwhile; their ends are not on the wire" in finding.explanation
-    assert "2 RPCs waited (2,000 ms, 29% of RPC time): check that keepalive is set, and" in finding.verdict
+    assert "2 RPCs waited (2.00 s, 29% of RPC time): check that keepalive is set, and" in finding.verdict
 
 
 def test_the_threshold_is_three_timeouts() -> None:

@@ -33,7 +33,7 @@ def test_only_time_inside_rpcs_is_lost() -> None:
     assert between is not None
     assert (inside.lost_ns, between.lost_ns, between.share) == (1_000_000, 0, 0)
     assert (inside.metrics["waited_idle_ns"], between.metrics["waited_idle_ns"]) == (0, 10_000_000)
-    assert "1.0 ms of it were inside RPCs, 0 µs between them" in inside.explanation
+    assert "1.00 ms of it were inside RPCs, 0 ns between them" in inside.explanation
 
 
 def test_no_more_is_lost_than_the_budget_gives_the_side() -> None:

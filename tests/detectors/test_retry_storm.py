@@ -172,7 +172,7 @@ def test_attempts_before_the_capture_or_at_another_server_are_not_paired(tmp_pat
     assert finding is not None
     assert (finding.metrics["retries"], finding.metrics["unpaired"], finding.metrics["hedges"]) == (24, 12, 0)
     assert (finding.title, finding.confidence) == ("24 of 24 requests are retries", "medium")
-    assert "before retry 3 was 20 ms" in finding.explanation
+    assert "before retry 3 was 20.0 ms" in finding.explanation
     assert "For 12 requests no failed or open attempt before is known" in finding.explanation
 
 

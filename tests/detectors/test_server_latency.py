@@ -57,7 +57,7 @@ def test_one_slow_server_of_three_is_named() -> None:
     files = [recorded("wild/lb-slow-backend.pcap.zst")]
     found = must(server_latency, decode(files))
     assert (found.severity, found.metrics["slow_servers"], found.metrics["long_tail"]) == ("warning", 1, 0)
-    assert "server 10.77.116.3 takes 167 ms per RPC, the 2 other servers at most 17 ms" in found.verdict
+    assert "server 10.77.116.3 takes 167 ms per RPC, the 2 other servers at most 17.3 ms" in found.verdict
     assert found.lost_ns == pytest.approx(146 * 150 * MS, rel=0.05)
 
 
@@ -307,7 +307,7 @@ def test_one_slow_server_of_three_at_one_address(limits: dict[str, Any], fires: 
     found = told(server_latency, tables, **limits)
     assert (found is not None and found.metrics["slow_servers"] == 1) == fires
     if fires and found:
-        assert found.verdict.startswith("server 127.0.0.1:6022 takes 32 ms per RPC, the 2 other servers at most 3.7 ms")
+        assert found.verdict.startswith("server 127.0.0.1:6022 takes 31.6 ms per RPC, the 2 other servers at most 3.65")
         assert (found.severity, len(found.scope.connections)) == ("warning", 1)
 
 

@@ -50,7 +50,7 @@ QUIET_ON = [
         ("connect-dns-slow", "dns", 1, 3_054, "_grpc_config.svc.test (TXT)"),
         ("connect-dns-tcp", "dns", 2, 831, "4 questions, svc.lab.test (A), svc.lab.test (AAAA)"),
         ("connect-refused", "refused", 1, 5_117, "3 earlier attempts failed"),
-        ("connect-settings-slow", "settings", 3, 702, "after the client's, at a round trip of 21 ms"),
+        ("connect-settings-slow", "settings", 3, 702, "after the client's, at a round trip of 20.7 ms"),
         ("connect-syn-retry", "syn", 1, 3_056, "the SYN was sent 4 times"),
         ("connect-v6-first", "unanswered", 4, 250, "[2001:db8:60::2]:9000 did not answer the SYN"),
     ],

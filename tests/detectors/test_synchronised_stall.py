@@ -49,7 +49,7 @@ def test_a_stopped_server_is_named_and_its_tail_is_a_part_of_it() -> None:
     assert finding.metrics["rpcs_waiting"] == 30
     assert finding.lost_ns == pytest.approx(30 * 300 * MS, rel=0.1)
     assert "server 10.77.188.2 was unresponsive 5 times" in finding.title
-    assert "the silences come every 2,010 ms" in finding.title
+    assert "the silences come every 2.01 s" in finding.title
     assert analysis.verdict.finding == detector.ID
     tail = next(f for f in analysis.findings if f.id == "server-latency")
     assert (tail.part_of, tail.lost_ns) == (detector.ID, None)
@@ -339,12 +339,12 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
     assert "cpu.stat" in find(quota).remedies[0].knob
     assert "garbage" in find(quota[:4]).remedies[0].knob
     assert "CPU quota" not in ending([time + 37 * number for number, time in enumerate(quota)])
-    assert "the silences come every 2,000 ms" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
+    assert "the silences come every 2.00 s" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
     assert "every" not in ending([quota[0] + ms for ms in (0, 2_000, 4_500, 6_000)])
     for step_ms, words in (
         (400, "CPU quota"),
         (500, "every 500 ms"),
-        (2_000, "every 2,000 ms"),
+        (2_000, "every 2.00 s"),
         (10_000, "every 10.0"),
     ):
         assert words in ending([quota[0] + step_ms * number for number in range(8)])
