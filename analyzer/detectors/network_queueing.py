@@ -44,6 +44,10 @@ or, when they are too few, traffic that the capture does not show.
 
 When it cannot tell
 -------------------
+If packets of both directions are later than before by the same, and always so, the clock of the capture was set: a
+queue varies, and the packets of the host at the capture point do not pass it. Such delays are left out. The confidence
+is medium if only those of one direction are measured, and are late by the same.
+
 Without TCP timestamps, or with a clock whose tick is not 1 µs, 1, 4 or 10 ms, packets in front of the capture point are
 not measured, nor small ones behind it. If all packets of a connection were queued, only the difference between them is
 seen: the figures are lower bounds. A host or a switch that holds up packets for less than 100 ms, or lets them go one
@@ -112,6 +116,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
     held_ns: int = 100_000_000
     """Shortest time in which the path held all packets (RFC 8289 section 4.3, INTERVAL: bursts pass in less)."""
+    steady_share: float = 0.1
+    """Most that delays vary behind a step of the clock (heuristic: those of a queue vary by more than a tenth)."""
     together_share: float = 0.25
     """Part of it over which those were sent that came together (heuristic: a sender that times out backs off)."""
 
@@ -122,6 +128,8 @@ class _Queue(Struct, frozen=True, eq=False):
     rows: Ints
     """Rows of the queues table."""
     direction: int
+    path: int
+    """The number of the two hosts."""
     behind: bool
     """It is behind the capture point: RPCs recorded there need not show what it costs."""
     p50_ns: int
@@ -143,7 +151,12 @@ class _Queue(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
-    queues = list(_measure_queues(tables, limits))
+    measured = list(_measure_queues(tables, limits))
+    queues = [queue for queue in measured if not _is_clock_step(queue, measured, limits)]
+    if len(queues) < len(measured):
+        yield Skipped(
+            ID, "packets of both directions are late by the same from some time on: the clock may have been set"
+        )
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
@@ -159,7 +172,7 @@ def _measure_queues(tables: Tables, limits: Limits) -> Iterator[_Queue]:
     losing = losing[np.argsort(-budgets[losing], kind="stable")]
     losers = {path: losing[rows] for path, rows in group_rows(paths[losing]).items()}
     for number, rows in group_rows(paths[tables.queues.connection] * 2 + tables.queues.direction).items():
-        yield _measure_queue(tables, rows, losers.get(number // 2, losing[:0]), limits)
+        yield _measure_queue(tables, rows, number // 2, losers.get(number // 2, losing[:0]), limits)
 
 
 def _number_paths(tables: Tables) -> Ints:
@@ -168,7 +181,19 @@ def _number_paths(tables: Tables) -> Ints:
     return connections.client_ip.astype(np.int64) * len(tables.addresses) + connections.server_ip
 
 
-def _measure_queue(tables: Tables, rows: Ints, losers: Ints, limits: Limits) -> _Queue:
+def _is_clock_step(queue: _Queue, others: list[_Queue], limits: Limits) -> bool:
+    """Check whether the packets of both directions were later than before by the same, and always so."""
+    back = [other for other in others if (other.path, other.direction) == (queue.path, 1 - queue.direction)]
+    steady = all(_is_steady(other, limits) for other in (queue, *back))
+    return steady and any(abs(other.p50_ns - queue.p50_ns) <= limits.steady_share * queue.p50_ns for other in back)
+
+
+def _is_steady(queue: _Queue, limits: Limits) -> bool:
+    """Check whether the packets were late by the same: a queue varies."""
+    return queue.longest_ns - queue.p50_ns <= limits.steady_share * queue.p50_ns
+
+
+def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, limits: Limits) -> _Queue:
     queues = tables.queues
     durations = np.maximum(queues.duration_ns[rows], 1)
     each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
@@ -184,6 +209,7 @@ def _measure_queue(tables: Tables, rows: Ints, losers: Ints, limits: Limits) -> 
     return _Queue(
         rows=rows,
         direction=int(queues.direction[rows[0]]),
+        path=path,
         behind=bool(queues.behind[rows].any()),
         p50_ns=p50,
         longest_ns=int(queues.longest_ns[rows].max()),
@@ -232,7 +258,9 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         id=ID,
         title=title,
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
-        confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
+        confidence=_shared.lower(
+            "medium" if queue.behind or _is_steady(queue, limits) else "high", _shared.quality_allows(tables)
+        ),
         scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
         lost_ns=queue.lost_ns if costs else None,
         share=share if costs else None,

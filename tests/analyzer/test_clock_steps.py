@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lessened import capture_of
 from support import recorded
 from tampered import delay, remove_timestamps, step_clock, suspend_host, tamper
 
@@ -91,3 +92,19 @@ def test_two_steps(tmp_path: Path) -> None:
     capture = decode([twice]).capture
     assert [packet for packet, _ns in capture["clock_steps"]] == [61, 101]
     assert [round(ns / SECOND) for _packet, ns in capture["clock_steps"]] == [3600, 10]
+
+
+@pytest.mark.parametrize("packet", [400, 600, 900])
+def test_a_short_step_is_no_queue(packet: int, tmp_path: Path) -> None:
+    """Both directions are late by the same 50 ms from there on, which no queue is."""
+    source = tmp_path / "whole.pcap"
+    source.write_bytes(capture_of([recorded("wild/ghz-plain.pcap.zst")]).data)
+    analysis = analyze([tamper(source, tmp_path / "stepped.pcap", step_clock(packet, 50_000_000))])
+    assert "network-queueing" not in [finding.id for finding in analysis.findings]
+    assert any("the clock may have been set" in skipped.reason for skipped in analysis.skipped)
+
+
+@pytest.mark.parametrize("name", ["lab/network-queueing.pcap.gz", "wild/bloat-same.pcap.zst"])
+def test_a_queue_is_no_step(name: str) -> None:
+    finding = next(one for one in analyze([recorded(name)]).findings if one.id == "network-queueing")
+    assert finding.confidence == "high"
