@@ -132,7 +132,7 @@ def test_tls_without_secrets_is_told_and_not_guessed() -> None:
     with pytest.raises(NoGrpcError, match=r"1 of 1 TCP connections are TLS") as told:
         analyze(capture.files)
     # from packet 4, the ClientHello, to packet 8, as Wireshark shows them
-    assert "TLS 1.3; their handshakes take 1.8 ms after the ClientHello" in str(told.value)
+    assert "TLS 1.3; their handshakes take 1.80 ms after the ClientHello" in str(told.value)
     assert "None of their 300 packets was retransmitted" in str(told.value)
     tables = decode(capture.files)
     c = tables.connections
