@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support import RECORDED
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.fixtures.synthetic.words import MS
 
 WILD = RECORDED / "wild"
@@ -64,3 +67,37 @@ def test_a_server_whose_host_acknowledges_has_the_time_for_which_it_was_silent(n
     budget = analyze([str(WILD / f"{name}.pcap.zst")]).budget
     assert budget.get("network_queue", 0) == 0
     assert budget["server"] > 0.5 * sum(budget.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "longest_ms"),
+    [
+        ("grpc-go-download-beside", 2_881),
+        ("grpc-go-download-beside-server", 2_761),
+        ("grpcio-download-beside-server", 1_578),
+    ],
+)
+def test_a_full_link_is_not_held_up_by_a_window(name: str, longest_ms: int) -> None:
+    """2 MB take 2.67 s over 6 Mbit/s, 1.5 MB 1.5 s over 8: the loss can have cost no more than the rest."""
+    analysis = analyze([str(WILD / f"{name}.pcap.zst")])
+    findings = {finding.id: finding for finding in analysis.findings}
+    assert findings["loss-recovery"].severity == "warning"
+    assert analysis.budget["congestion_window"] < 0.35 * longest_ms * MS
+    assert analysis.budget["transmission"] > 0.65 * longest_ms * MS
+
+
+@pytest.mark.parametrize("name", ["grpc-go-download-beside", "grpc-go-download-beside-server"])
+def test_a_handler_has_its_time_where_acks_had_left_room_before(name: str) -> None:
+    """The stream's handler slept for 15 ms behind a download whose last bytes were being acknowledged meanwhile."""
+    tables = decode([str(WILD / f"{name}.pcap.zst")], rpc_rows=True)
+    rpc = int(np.flatnonzero(tables.rpcs.stream == 13)[0])
+    budget = dict(zip(CAUSES, tables.rpc_budgets[rpc].tolist(), strict=True))
+    assert budget["server"] / MS == pytest.approx(15.4, abs=1)
+    assert budget["congestion_window"] == 0
+
+
+@pytest.mark.parametrize("name", ["grpc-go-upload-alone", "grpc-js-upload-alone"])
+def test_a_request_that_waits_behind_its_own_bytes_is_transmitted(name: str) -> None:
+    analysis = analyze([str(WILD / f"{name}.pcap.zst")])
+    assert analysis.budget["network_queue"] < 0.06 * sum(analysis.budget.values())
+    assert "slow-start-after-idle" not in {finding.id for finding in analysis.findings}

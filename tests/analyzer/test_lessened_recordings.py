@@ -197,6 +197,15 @@ def test_less_shows_no_more(name: str, lessen: Lessen, tmp_path: Path) -> None:
     assert accused <= ({"peer_unreachable"} if ends_before else set())
 
 
+@pytest.mark.parametrize(("name", "seed"), [("grpclib-nagle", 2), ("node-http2-nagle", 3)])
+def test_a_lost_ack_does_not_show_that_nagle_is_off(name: str, seed: int, tmp_path: Path) -> None:
+    capture = whole(name)
+    path = write(capture.without(some(len(capture), 0.02, seed)), tmp_path)
+    before, after = report(str(WILD / f"{name}.pcap.zst")).budget, report(path).budget
+    assert after["server"] <= before["server"]
+    assert after["delayed_ack"] > 0.75 * before["delayed_ack"]
+
+
 def test_a_request_without_an_answer_at_the_captures_end_may_have_been_lost(tmp_path: Path) -> None:
     path = end_early(whole("grpcio-request-lost"), tmp_path)
     finding = next(finding for finding in analyze([path]).findings if finding.id == "peer-unreachable")

@@ -211,12 +211,6 @@ impl Call {
         self.directions[side].reader.is_inside() && !self.directions[side].doubtful
     }
 
-    /// Whether bytes of a message may move while `side` is waited for: its own, or those of its peer.
-    fn is_doubtful(&self, side: usize) -> bool {
-        let (own, peer) = (&self.directions[side], &self.directions[1 - side]);
-        own.may_be_inside() || !peer.ended && peer.may_be_inside()
-    }
-
     /// Accounts the time up to `now` to `cause`.
     #[inline]
     pub fn charge(&mut self, now: i64, cause: Cause) {
@@ -294,7 +288,9 @@ impl Call {
             let came = at.packet == at.ready_packet;
             let here = if came { transport.queued[side] } else { 0 };
             let (there, acknowledged) = transport.queued_behind[1 - side];
-            let queued = if passed && acknowledged >= self.since { here.saturating_add(there) } else { here };
+            let behind = passed && acknowledged >= self.since;
+            let queued = if behind { here.saturating_add(there) } else { here };
+            let own_queue = if behind && !is_client { self.queue_of_its_own(1 - side, there, transport) } else { 0 };
             let shown =
                 if passed && !is_client { transport.shown_late(1 - side, self.position, at.ready_time) } else { None };
             let turn = Turn {
@@ -307,6 +303,7 @@ impl Call {
                 held: if passed { transport.held_until(1 - side, self.position) } else { None },
                 arrived: if passed { transport.arrived(1 - side, self.position) } else { None },
                 queued,
+                own_queue,
                 sends_since: transport.sends_since[side].filter(|since| came || *since < at.time),
             };
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
@@ -364,6 +361,7 @@ impl Call {
             held,
             arrived,
             queued: 0,
+            own_queue: 0,
             sends_since: None,
         };
         self.charge_plain(self.since, &turn, now);
@@ -399,6 +397,7 @@ impl Call {
                 rtt => self.charge(now.min(start + rtt), Cause::Network),
             }
             let way = start + turn.near_rtt.max(0);
+            self.charge(now.min(way.saturating_add(turn.own_queue)), Cause::Transmission);
             self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
             if let Some((until, acknowledged)) = turn.held.filter(|(until, _)| until.saturating_sub(way) >= TARGET) {
                 let soon = acknowledged.saturating_sub(until) <= TARGET;
@@ -466,7 +465,7 @@ impl Call {
         }
         self.charge_plain(self.since, turn, came.min(from));
         self.charge_loss(came.min(to + turn.near_rtt.max(0)), (from, to));
-        Turn { passed: false, queued: 0, ..*turn }
+        Turn { passed: false, queued: 0, own_queue: 0, ..*turn }
     }
 }
 
@@ -489,8 +488,9 @@ struct Turn {
     held: Option<(i64, i64)>,
     /// When what the side answers had arrived, as far as ACKs tell that came late though they may not be delayed.
     arrived: Option<i64>,
-    /// How long the packets of the turn were queued, nanoseconds.
+    /// How long the packets of the turn were queued, nanoseconds, and for how long of it behind bytes of the same request.
     queued: i64,
+    own_queue: i64,
     /// Since when the side has had bytes of others to send all the time, if it has.
     sends_since: Option<i64>,
 }

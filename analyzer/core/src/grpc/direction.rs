@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tcp::queue::FILLS;
+use crate::tcp::transport::Transport;
+
 use super::call::Call;
 use super::message::Reader;
 
@@ -53,5 +56,20 @@ impl Call {
     /// The side that owes the next bytes, as far as the messages tell.
     pub fn owing_side(&self, client: usize) -> usize {
         if self.turn_since >= 0 || self.directions[client].ended { 1 - client } else { client }
+    }
+
+    /// How much of the time for which bytes of its request, the latest of `side`, were `queued` behind the capture point they
+    /// waited behind others of this request: it has nearly all bytes of its flight, whose first ones were queued for less.
+    pub(super) fn queue_of_its_own(&self, side: usize, queued: i64, transport: &Transport) -> i64 {
+        let ((start, first), reader) = (transport.flights[side], &self.directions[side].reader);
+        let own = i64::try_from(reader.bytes).unwrap_or(i64::MAX);
+        let alone = reader.messages == 1 && self.position.saturating_sub(start).saturating_sub(own) <= FILLS;
+        first.filter(|_| alone).map_or(0, |first| queued.saturating_sub(first).max(0))
+    }
+
+    /// Whether bytes of a message may move while `side` is waited for: its own, or those of its peer.
+    pub(super) fn is_doubtful(&self, side: usize) -> bool {
+        let (own, peer) = (&self.directions[side], &self.directions[1 - side]);
+        own.may_be_inside() || !peer.ended && peer.may_be_inside()
     }
 }

@@ -219,9 +219,16 @@ pub struct Half {
     /// Its last packet with new data came behind a hole, and so long behind a short segment that Nagle's algorithm may have held it.
     pub may_be_held: bool,
     /// Since when all its packets with new data were full segments, if the last one was: TCP sends a short one when it has no more.
+    /// The time that the first of them was queued on its way to the capture point is taken off.
     pub full_since: Option<i64>,
     /// It sent new bytes behind a short segment that was not acknowledged: Nagle's algorithm is off.
     pub sends_at_once: bool,
+    /// What is to prove that, until the next ACK: the offset behind the short segment, and when the new bytes came.
+    pub sent_early: Option<(i64, i64)>,
+    /// The timestamp that its last packet echoes (RFC 7323 section 3.2).
+    pub echo: u32,
+    /// The timestamp that its last packet with new data echoes.
+    pub echo_at_send: u32,
     /// MSS option this sender announced: the longest segment it accepts.
     pub mss: Option<u16>,
     /// Window scale option this sender announced.
@@ -311,6 +318,12 @@ impl Half {
     #[inline]
     pub fn paused_behind_a_short_segment(&self, now: i64) -> bool {
         self.sent_short && now - self.last_data_time >= SHORTEST_DELAYED_ACK
+    }
+
+    /// The same where such an ACK may have reached it, `near` nanoseconds there and back from the capture point.
+    pub fn awaits_a_delayed_ack(&self, now: i64, near: i64) -> bool {
+        let round_trip = self.rtt.min.unwrap_or(0).saturating_add(near);
+        self.sent_short && now - self.last_data_time >= SHORTEST_DELAYED_ACK.saturating_add(round_trip)
     }
 
     /// The offset of a sequence number, within half the sequence space of what is expected (RFC 9293 section 3.4).

@@ -85,6 +85,13 @@ impl SendQueue {
         self.intervals.clear();
     }
 
+    /// Leaves open what the intervals held up: later bytes may have been written behind them.
+    pub fn doubt(&mut self) {
+        for interval in &mut self.intervals {
+            (interval.cause, interval.after_loss) = (Cause::Unexplained, false);
+        }
+    }
+
     /// The intervals since the sender last had nothing to send, oldest first.
     pub fn intervals(&self) -> &[BlockedInterval] {
         &self.intervals

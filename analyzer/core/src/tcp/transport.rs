@@ -27,6 +27,9 @@ pub struct Transport {
     /// How long bytes of each side were queued behind the capture point, nanoseconds, and when the ACK came that shows it;
     /// zeros where no queue stands.
     pub queued_behind: [(i64, i64); 2],
+    /// Offset of each side's last flight, before which nothing was in flight, and how long the first bytes of it were queued behind
+    /// the capture point, if an ACK shows that.
+    pub flights: [(i64, Option<i64>); 2],
     /// What held up each side's bytes.
     pub queues: [SendQueue; 2],
     /// What each side sent since its peer was last heard.
@@ -72,6 +75,7 @@ impl Default for Transport {
             queued: [0; 2],
             sends_since: [None; 2],
             queued_behind: [(0, 0); 2],
+            flights: [(0, None); 2],
             queues: Default::default(),
             unanswered: Default::default(),
             outages: [(0, 0); 2],

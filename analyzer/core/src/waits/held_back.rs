@@ -16,7 +16,7 @@ use super::row::row;
 use super::stop::{Stop, stopped};
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
-/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
+/// had reduced its window, and the ACK right before was the first to make room: what begins now could not begin sooner. Nor when
 /// Nagle's algorithm held it back, or the congestion window the end of a stream.
 #[cold]
 pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], at: At, cx: &mut Context) {
@@ -27,7 +27,12 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     }
     layers.tcp.transport.queues[side].clear();
     let sends_since = layers.tcp.transport.sends_since[side].take();
-    let Some(ack) = release(layers, side, at) else { return };
+    let Some(ack) = release(layers, side, at) else {
+        if may_lack_its_ack(layers, side, length, at) {
+            layers.tcp.transport.queues[side].add(BlockedInterval::new(start, at.time, Cause::Unexplained));
+        }
+        return;
+    };
     let segment = layers.tcp.segment_size(side);
     let half = &layers.tcp.halves[side];
     let in_flight = (half.highest - half.acked_at_send).max(0);
@@ -36,7 +41,7 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     if full {
         layers.tcp.transport.sends_since[side] = sends_since;
     }
-    if half.congestion.is_after_loss() && half.acks_reach_back && full {
+    if half.congestion.is_after_loss() && half.acks_reach_back && full && !had_room(layers, side, ack) {
         let interval = BlockedInterval::new(start, at.time, Cause::CongestionWindow);
         layers.tcp.transport.queues[side].add(BlockedInterval { after_loss: true, ..interval });
         return;
@@ -69,6 +74,17 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
         method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
         ..row
     });
+}
+
+/// Whether ACKs that came since `side` stopped, and well before `ack`, had left room for a segment in its congestion window.
+fn had_room(layers: &Layers<'_>, side: usize, ack: Ack) -> bool {
+    let half = &layers.tcp.halves[side];
+    let (near, segment) = (layers.tcp.transport.near_rtt[side].max(0), layers.tcp.segment_size(side));
+    let earlier = half.acks.at(ack.time.saturating_sub(reaction(layers)));
+    earlier.is_some_and(|earlier| {
+        let since = earlier.time.saturating_add(near) > half.last_data_time;
+        since && half.congestion.bytes(segment) - (half.highest - earlier.offset) >= segment
+    })
 }
 
 /// Nagle's algorithm held an answer back behind a short segment of something else, such as the acknowledgement of a PING:
@@ -129,6 +145,13 @@ fn may_be_held_by_nagle(layers: &Layers<'_>, side: usize, stop: &Stop, length: i
     let late = ack.time.saturating_sub(half.last_data_time) >= SHORTEST_DELAYED_ACK;
     let awaited = stop.in_flight.is_some_and(|bytes| bytes > 0) && ack.offset == half.highest;
     unknown && short && late && awaited
+}
+
+/// Whether the capture may lack the delayed ACK for which Nagle's algorithm held bytes back, or have it behind them: one is due.
+fn may_lack_its_ack(layers: &Layers<'_>, side: usize, length: i64, at: At) -> bool {
+    let (half, near) = (&layers.tcp.halves[side], layers.tcp.transport.near_rtt[side].max(0));
+    let short = length < layers.tcp.segment_size(side) && !half.sends_at_once;
+    short && half.acked < half.highest && half.awaits_a_delayed_ack(at.time, near)
 }
 
 /// Whether what `half` sends without having owed any may have been held up all the same, as far as it shows at once: by

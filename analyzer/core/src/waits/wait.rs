@@ -5,6 +5,7 @@ use crate::grpc::data::charge_wait;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::WaitRow;
+use crate::tcp::queue::TARGET;
 use crate::tcp::send_queue::BlockedInterval;
 
 use super::cause::{cause, credit, stands_at_its_window, window_grew};
@@ -12,6 +13,9 @@ use super::layers::{Layers, SHORTEST};
 use super::release::release;
 use super::row::row;
 use super::stop::Stop;
+
+/// A queue stands for this many times a pause in it at the least (heuristic: one that a path held back at once is as long as that).
+const STANDS: i64 = 4;
 
 /// `side` paused inside a message between `start` and `at`, behind bytes of its peer that the capture lacks: with them
 /// what it waited for is missing.
@@ -63,14 +67,20 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     });
 }
 
-/// Whether bytes of `side` were moving all the time, in a queue behind the capture point, though its window was used up.
-/// Without the queue, what opened the window had come before the sender stopped. The queue is longer than the path, so more
-/// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue.
+/// Whether bytes of `side` were moving all the time, in a queue of the path, though its window was used up: a larger window would
+/// only lengthen the queue. Behind the capture point, without the queue, what opened the window had come before the sender
+/// stopped: the queue is longer than the path, so more than twice of what the link carries in a round trip was in flight. Or it is
+/// half as long, which a sender does not empty that sends half as much after a loss, and stands for much longer than the pause.
+/// In front of the capture point, these bytes joined the queue well before those that came last had left it.
 fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, at: At) -> bool {
     let window = [Cause::CongestionWindow, Cause::ReceiveWindow, Cause::StreamWindow, Cause::ConnectionWindow];
-    let queue = layers.tcp.transport.queued_behind[side];
-    let long = layers.tcp.transport.round_trip().is_some_and(|rtt| queue.0 >= rtt);
-    window.contains(&cause) && long && is_never_empty(queue, layers.tcp.halves[side].last_data_time, at.time)
+    let (start, behind) = (layers.tcp.halves[side].last_data_time, layers.tcp.transport.queued_behind[side]);
+    let in_front = layers.tcp.transport.queued[side];
+    let pause = at.time.saturating_sub(start);
+    let stands = |queue: i64| queue >= TARGET && queue / STANDS >= pause;
+    let long =
+        layers.tcp.transport.round_trip().is_some_and(|rtt| behind.0 >= rtt || behind.0 >= rtt / 2 && stands(behind.0));
+    window.contains(&cause) && (stands(in_front) || long && is_never_empty(behind, start, at.time))
 }
 
 /// Whether a queue was never empty from `start` to `end` that took `queued` by an ACK at `acknowledged`: what joined it up to
@@ -119,7 +129,8 @@ fn at_its_window(
 }
 
 /// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. While the connection's window is used up,
-/// no stream can begin a message: whether one had anything to send is not known. Other waits show that the queue was empty.
+/// no stream can begin a message: whether one had anything to send is not known. Where bytes flow on, what comes last may have
+/// waited all the time, or not. Other waits show that the queue was empty.
 fn hold(layers: &mut Layers<'_>, side: usize, cause: Cause, interval: BlockedInterval) {
     let opened = layers.http2.sides[side].connection_credited > layers.tcp.halves[side].last_data_time;
     let held = &mut layers.tcp.transport.queues[side];
@@ -129,6 +140,7 @@ fn hold(layers: &mut Layers<'_>, side: usize, cause: Cause, interval: BlockedInt
             held.clear();
             held.add(BlockedInterval { cause: Cause::Unexplained, ..interval });
         }
+        Cause::Transmission | Cause::Unexplained => held.doubt(),
         _ => held.clear(),
     }
 }

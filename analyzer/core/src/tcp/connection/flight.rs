@@ -29,16 +29,19 @@ impl Connection {
         let in_flight = (half.highest - half.acked_at_send).max(0);
         if in_flight == 0 {
             begin_flight(half, start, segment, near, at);
+            self.transport.flights[side] = (start, None);
         } else if half.sent_short && end - start < segment && !half.sends_at_once {
-            half.sends_at_once = !self.transport.near_is_bound[side] && is_unacknowledged(half, near, at);
+            let early = !self.transport.near_is_bound[side] && is_unacknowledged(half, near, at);
+            half.sent_early = half.sent_early.or(early.then_some((half.highest, at.time)));
         }
+        half.echo_at_send = half.echo;
         half.highest = end;
         half.rtt.sent(end, at.time);
         half.undelivered.send(end, u32::try_from(end - start).unwrap_or(u32::MAX));
         half.sent.push(end, end - start, segment);
         half.sent_short = end - start < segment;
         let full = segment >= FULL && !half.sent_short && (end - start) % segment == 0;
-        half.full_since = if full { half.full_since.or(Some(at.time)) } else { None };
+        half.full_since = if full { half.full_since.or(Some(at.time - self.transport.queued[side])) } else { None };
         if segment > 0 {
             half.congestion.sent(in_flight + (end - start), segment);
         }
@@ -49,11 +52,13 @@ impl Connection {
 }
 
 /// The sender cannot have known that its last bytes were acknowledged. Delays vary: an ACK may have reached it an eighth sooner
-/// than the least round trip so far says.
+/// than the least round trip so far says. The capture may lack the ACK: a later timestamp shows that the sender heard something
+/// meanwhile, and a delayed ACK may have come.
 #[cold]
 fn is_unacknowledged(half: &Half, near: i64, at: At) -> bool {
     let known = half.known_acked(at.time, near - near / 8);
-    known.is_some_and(|known| known < half.highest)
+    let heard = half.timestamps && half.echo != half.echo_at_send || half.awaits_a_delayed_ack(at.time, near);
+    known.is_some_and(|known| known < half.highest) && !heard
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {

@@ -14,6 +14,8 @@ use super::super::queue::{self, TARGET};
 use super::super::unanswered::Outage;
 use super::Connection;
 
+/// Capture points mix the order of packets that come within this time, nanoseconds: 1 ms.
+const MIXED: i64 = 1_000_000;
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
 
 impl Connection {
@@ -135,6 +137,7 @@ impl Connection {
         let [front, behind] = &mut peer.path_queues;
         if !front.is_seen() {
             behind.packet(queued, u32::try_from(bytes).unwrap_or(u32::MAX), at, place, above.context());
+            self.transport.flights[1 - side].1.get_or_insert(queued);
             self.transport.queued_behind[1 - side] = if behind.stands() { (queued, at.time) } else { (0, 0) };
         }
     }
@@ -165,6 +168,7 @@ impl Connection {
         if self.transport.near_rtt[1 - side] > half::NEAR && window != self.halves[side].window {
             self.halves[side].windows.push(at.time, window);
         }
+        self.halves[side].echo = segment.timestamps.map_or(0, |(_, echo)| echo);
         let before = std::mem::replace(&mut self.halves[side].window, window);
         let grew = window > before;
         if !self.halves[1 - side].started && !self.hears_of(side, segment) {
@@ -199,6 +203,10 @@ impl Connection {
             }
         }
         let peer = &mut self.halves[1 - side];
+        if let Some((end, time)) = peer.sent_early.take() {
+            // one up to there that comes right after the bytes may have been recorded behind them
+            peer.sends_at_once = offset != end || at.time.saturating_sub(time) >= MIXED;
+        }
         let before = std::mem::replace(&mut peer.acked, offset);
         peer.undelivered.acknowledge(offset);
         if self.transport.lost_since[1 - side].is_some_and(|lost| lost.0 < offset) {
