@@ -20,6 +20,27 @@ def mark_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     )
 
 
+def mark_in_queues(tables: Tables) -> npt.NDArray[np.bool_]:
+    """Mark blocked intervals in which the packets of the sender kept a queue behind the capture point."""
+    waits, queues = tables.waits, tables.queues
+    behind = np.flatnonzero(queues.behind == 1)
+    ends = [
+        table.connection[rows].astype(np.int64) * 2 + table.direction[rows]
+        for table, rows in ((queues, behind), (waits, slice(None)))
+    ]
+    starts = np.r_[queues.start_time_ns[behind], waits.start_time_ns]
+    is_wait = np.repeat([False, True], [len(behind), len(waits.cause)])
+    end = np.concatenate(ends)
+    order = np.lexsort((is_wait, starts, end))
+    until = np.r_[queues.start_time_ns[behind] + queues.duration_ns[behind], waits.start_time_ns + waits.duration_ns]
+    last = np.maximum.accumulate(np.where(is_wait[order], -1, np.arange(len(order))))  # the queue that began last
+    queue = order[np.maximum(last, 0)]
+    inside = (last >= 0) & (end[queue] == end[order]) & (until[queue] >= until[order])
+    marks = np.zeros(len(order), dtype=bool)
+    marks[order] = inside & is_wait[order]
+    return marks[len(behind) :]
+
+
 class Restarts(Struct, frozen=True, eq=False):
     """The idle time before the burst of each blocked interval; all columns are as long as the waits table."""
 

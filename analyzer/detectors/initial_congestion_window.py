@@ -21,6 +21,7 @@ A blocked interval counts when all of this holds:
   receive windows were open.
 - The sender resumed right after an ACK, which took no longer than two round trips.
 - Nothing had been retransmitted before.
+- The sender's packets kept no queue on the path meanwhile: the link was not busy.
 
 The time lost is that of the intervals, times the streams that they interrupted. It is a warning only when several
 connections of a capture were closed after few RPCs, so that a fifth of all RPCs paid for it. Otherwise it is `info`.
@@ -110,6 +111,7 @@ def _find_beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     rows = rows[
         _congestion.mark_initial_window(tables, rows)
         & ~_congestion.find_restarts(tables).small[rows]
+        & ~_congestion.mark_in_queues(tables)[rows]
         & (waits.flight[rows] <= limits.first_flights)
         & (rtt > 0)
         & (duration <= limits.longest_round_trips * rtt)

@@ -25,7 +25,8 @@ A burst counts when all of this holds:
 Where the beginning is not in the capture, a sender's second such burst counts, and every later one, if the
 connection lost nothing: the ACKs of the first burst had enlarged the window by then. The confidence is then medium.
 Small frames in the idle time (PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time
-here. Round trips that the message would have needed with the earlier window as well are not counted as lost.
+here. Round trips that the message would have needed with the earlier window as well are not counted as lost, nor are
+intervals in which the sender's packets kept a queue on the path: the link was busy.
 
 When it cannot tell
 -------------------
@@ -113,7 +114,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         )
     known = replace(waits, idle_before_ns=seen.idle_ns, window_before_idle_bytes=seen.window_bytes)
     tables = replace(tables, waits=known)
-    rows = np.flatnonzero(restarted & ~late)
+    rows = np.flatnonzero(restarted & ~late & ~_congestion.mark_in_queues(tables))
     bursts = [
         burst for burst in _find_bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]
     ]
