@@ -242,7 +242,7 @@ def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
 
 
 def reset_words(tables: Tables, rows: Failed, place: int) -> str:
-    """Say what ended the RPC: `RST_STREAM CANCEL from the client`, or `trailers with status NOT_FOUND`."""
+    """Say what ended the RPC: `RST_STREAM CANCEL from the client`, `trailers with status NOT_FOUND`."""
     code, status = int(rows.reset_code[place]), "unknown"
     if rows.status[place] < len(_core.STATUSES):
         status = _core.STATUSES[rows.status[place]]
@@ -275,6 +275,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             return f"RST_STREAM {error_name(code)} from the client"
         case "connection":
             what = "the connection's end"
+        case _ if _core.RPC_PROTOCOLS[tables.rpcs.protocol[rows.rpc[place]]] == "connect":
+            return f"Connect's error {status}"  # in JSON: a response body, or the last message of a stream
         case _:
             return f"trailers with status {status}"
     return f"{what}, which gRPC reads as {status}"

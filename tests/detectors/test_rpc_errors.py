@@ -35,6 +35,20 @@ def test_counts_are_what_the_client_counted() -> None:
     assert found.scope.methods == ("/lab.v1.Lab/Do", "/lab.v1.Lab/Down", "/lab.v1.Lab/NoSuchMethod")
 
 
+@pytest.mark.parametrize(
+    ("name", "ends"),
+    [
+        ("wild/connect-go-connect-errors.pcap.zst", "Connect's error RESOURCE_EXHAUSTED"),
+        ("wild/connect-web-get.pcap.zst", "Connect's error NOT_FOUND"),
+        ("rpc-errors.pcap", "trailers with status "),
+    ],
+)
+def test_the_evidence_says_how_the_protocol_tells_a_status(name: str, ends: str) -> None:
+    found = must(rpc_errors, decode([recorded(name)]))
+    assert any(item.what.startswith(ends) for item in found.evidence)
+    assert all("trailers" not in item.what for item in found.evidence) == ends.startswith("Connect")
+
+
 @pytest.mark.parametrize(("later_ns", "by", "named"), [(0, 0, True), (25 * MS, 0, False), (0, 1, False)])
 def test_a_client_that_broke_http2_right_before_is_named(later_ns: int, by: int, *, named: bool) -> None:
     """C-core answers with INTERNAL in trailers, 0.4 ms later and without a GOAWAY."""
