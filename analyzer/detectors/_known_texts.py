@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ..model.finding import Remedy
+from ..tables import Counts, Tables
+from ._failures import error_text
 from ._software import C_CORE
 
 
@@ -47,6 +49,14 @@ MEANINGS = (
         "stream_idle_timeout",
         "300 s by default",
         "http_connection_manager.proto, Envoy 1.39",
+    ),
+    Meaning(
+        "envoy",
+        ("downstream duration timeout",),
+        "a stream lasted longer than the proxy allows",
+        "max_stream_duration",
+        "common_http_protocol_options of the connection manager, or the route's: off by default",
+        "protocol.proto, Envoy 1.40",
     ),
     Meaning(
         "envoy",
@@ -285,6 +295,23 @@ def find_most_frequent(texts: Mapping[str, int]) -> tuple[Meaning, int] | None:
     for text, number in texts.items():
         counts.update({meaning: number for meaning in MEANINGS if _has(meaning, text)})
     return counts.most_common(1)[0] if counts else None
+
+
+def count_texts(tables: Tables, rpc: Counts) -> dict[str, int]:
+    """Count the texts of errors that are kept, the most frequent first."""
+    counts = Counter(tables.rpcs.grpc_message[rpc].tolist())
+    texts = ((error_text(tables, number), count) for number, count in counts.most_common())
+    return {text: count for text, count in texts if text}
+
+
+def advise(known: tuple[Meaning, int] | None, failed: int) -> str:
+    """Say what the text of most failures means, and the setting that it is about; nothing without such a text."""
+    if known is None or 2 * known[1] < failed:
+        return ""
+    meaning, count = known
+    whose = "Their text" if count == failed else f"The text of {count:,}"
+    software = meaning.software.partition(" (")[0]
+    return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
 
 
 def find_meaning(text: str) -> Meaning | None:

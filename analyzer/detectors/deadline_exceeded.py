@@ -24,6 +24,9 @@ retransmitted, other RPCs of these methods took a fifth of that or less, and two
 resumed, the report says so. The silence begins with the first of the RPCs that waited; pauses between them, in which
 nobody waits, are shorter than an RPC. Long polls are not answered like that.
 
+A DEADLINE_EXCEEDED in the trailers of a call without `grpc-timeout` is the server's own, or of what it calls. If all
+are like that, the report says so: proxies such as Envoy end streams like that after `max_stream_duration`.
+
 If no RPC ended at its deadline, those that were answered 20 ms or more after it are reported, as a warning at most:
 nobody enforced the deadline, or the client gave up without RST_STREAM. Which of both, packets do not show.
 
@@ -62,10 +65,10 @@ from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
-from ..tables import COMPLETE, Ints, Mask, Tables
+from ..tables import COMPLETE, HEADERS_UNKNOWN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _software
+from . import _figures, _known_texts, _software
 from ._failures import Failed
 from ._shared import EXAMPLES, host, name_hosts, quality_allows
 from ._software import recognise_proxy
@@ -160,9 +163,17 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
     time, deadline = _describe_time(tables, rows), _describe_deadlines(rows.deadline_ns)
-    silence = _find_silence(tables, rows, limits)
     others = "the server behind it" if recognise_proxy(tables, connections) else "all its handlers"
     meanwhile, todo = "", f"{time} Trace these calls before raising the deadline."
+    own = _are_the_servers_own(tables, rows)
+    known = _known_texts.find_most_frequent(_known_texts.count_texts(tables, rows.rpc)) if own else None
+    reached = f"reached their deadline{deadline}"
+    if own:
+        reached = "ended with DEADLINE_EXCEEDED without a grpc-timeout"
+        server = name_hosts(tables, connections, 1)
+        meanwhile = f" None of them had a grpc-timeout: the status is of {server} or of what it calls."
+        todo = _known_texts.advise(known, len(rows)) or f"Look for that timer on {server}, or behind it."
+    silence = None if own else _find_silence(tables, rows, limits)
     if silence is not None:
         meanwhile = (
             f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process stood still, or "
@@ -171,21 +182,32 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         todo = f"{_describe_silence(tables, silence)}: look for what stopped its process, or {others}."
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
+        title=f"{len(rows):,} of {everything:,} RPCs {reached}",
         severity=common.severity_of_count(len(rows), everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, methods),
         evidence=(*common.spans(tables, rows), *(() if silence is None else _show_silence(tables, silence))),
         explanation=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}: "
             f"{common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}, and the callers "
             f"got no response. {time}{meanwhile}"
         ),
-        remedies=(_advise_first(tables, rows, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        remedies=(
+            *((_known_texts.make_remedy(known[0]),) if known else ()),
+            _advise_first(tables, rows, connections[0], own=own),
+            *(() if own else common.seen_first(tables, connections, 0, _LONGER)),
+        ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
-        verdict=(f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {todo}"),
+        verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}. {todo}",
     )
+
+
+def _are_the_servers_own(tables: Tables, rows: Failed) -> bool:
+    """Check whether the server sent all of these statuses, and no client a deadline."""
+    sent = (rows.status == common.DEADLINE_EXCEEDED) & (rows.source == common.TRAILERS)
+    known = tables.rpcs.flags[rows.rpc] & (HEADERS_UNKNOWN | TOUCHES_GAP) == 0
+    return bool((sent & known & (rows.deadline_ns <= 0)).all())
 
 
 class _Silence(Struct, frozen=True, eq=False):
@@ -285,8 +307,10 @@ def _measure(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
     }
 
 
-def _advise_first(tables: Tables, rows: Failed, connection: int) -> Remedy:
+def _advise_first(tables: Tables, rows: Failed, connection: int, *, own: bool) -> Remedy:
     """Advise the client where it was waited for most of the time, the server's handler otherwise."""
+    if own and not recognise_proxy(tables, (connection,)):
+        return Remedy("application", "the server's log at the times of the evidence", "which of its timers that was")
     went = common.where_time_went(tables, rows)
     if 2 * went.get("client", 0) <= sum(went.values()):
         return _advise_stopping(tables, connection)

@@ -63,7 +63,6 @@ from ..tables.durations import total_ns
 from . import _breaches, _draining, _known_texts, _repeats, _software
 from . import _failures as common
 from ._failures import Failed
-from ._known_texts import Meaning
 from ._shared import FEW_EXAMPLES, host, quality_allows, reaction_ns
 
 ID = "rpc-errors"
@@ -125,7 +124,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     retries = int(tables.connections.retries.sum())
     # of a call that failed in the end one attempt more failed than was retried
     left = max(len(common.failed(tables)) - retries, 0)
-    texts = _count_texts(tables, rows)
+    texts = _known_texts.count_texts(tables, rows.rpc)
     known = _known_texts.find_most_frequent(texts)
     refused = _explain_refused(tables, rows)
     explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _count_calls(retries, left)
@@ -137,7 +136,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     proxy = _software.recognise_proxy(tables, connections) if broken else None
     log = f"the log of {proxy}" if proxy else "the server's log"
     breach, by_breach = _find_breach(tables, rows)
-    advice = by_breach or _advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
+    by_text = _known_texts.advise(known, len(rows))
+    advice = by_breach or by_text or refused or f"Look in {log} at the times of the evidence."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
@@ -202,28 +202,11 @@ def _find_breach(tables: Tables, rows: Failed) -> tuple[int, str]:
     return behind[0][0], _breaches.advise_after_breach(tables, *behind[0])
 
 
-def _count_texts(tables: Tables, rows: Failed) -> dict[str, int]:
-    """Count the texts of errors that are kept, the most frequent first."""
-    counts = Counter(tables.rpcs.grpc_message[rows.rpc].tolist())
-    texts = ((common.error_text(tables, number), count) for number, count in counts.most_common())
-    return {text: count for text, count in texts if text}
-
-
 def _quote_texts(texts: dict[str, int]) -> str:
     """Quote the most frequent texts of errors."""
     if not texts:
         return ""
     return " Most frequent texts: " + ", ".join(f'"{text}" ({n:,})' for text, n in list(texts.items())[:3]) + "."
-
-
-def _advise(known: tuple[Meaning, int] | None, failed: int) -> str:
-    """Say what the text of most failures means, and the setting that it is about; nothing without such a text."""
-    if known is None or 2 * known[1] < failed:
-        return ""
-    meaning, count = known
-    whose = "Their text" if count == failed else f"The text of {count:,}"
-    software = meaning.software.partition(" (")[0]
-    return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
 
 
 def _name_most(statuses: dict[str, int], failed: int) -> str:

@@ -120,6 +120,18 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["the route's timeout passed: look at route.timeout"],
         "statuses": {"OK": 40, "UNAVAILABLE": 9},
     },
+    "envoy-stream-duration": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["one of envoy, says that a stream lasted longer than the proxy allows: look at max_stream_duration"],
+        "never": ["reached their deadline", "a longer deadline"],
+        "statuses": {"OK": 12, "DEADLINE_EXCEEDED": 6},
+    },
+    "grpcio-own-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["without a grpc-timeout. Look for that timer on server 10.77.0.2, or behind it"],
+        "never": ["reached their deadline", "a longer deadline"],
+        "statuses": {"OK": 9, "DEADLINE_EXCEEDED": 3},
+    },
     "etcd-bigrange": {"never": ["-1 bytes", "of 5 connections"]},
     "etcd-client-killed": {
         "verdict": ["connection-closed-early"],

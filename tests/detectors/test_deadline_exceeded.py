@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judging import changed, must, played, tables_of_scene, told
+from msgspec.structs import replace
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded, rpc_errors
 from grpcdiag.analyzer.model.budget import CAUSES
-from grpcdiag.analyzer.tables import Tables
+from grpcdiag.analyzer.tables import HEADERS_UNKNOWN, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
@@ -43,6 +44,17 @@ def test_responses_that_were_on_their_way(client: str) -> None:
     assert (found.metrics["deadline_exceeded_rpcs"], found.metrics["reset_by_client_rpcs"]) == (6, 6)
     assert found.metrics["time_in_vain_network_ns"] == pytest.approx(6 * 60 * MS, rel=0.05)
     assert (tables.failures.response_messages == 1).all()
+
+
+def test_a_status_without_a_deadline_is_the_servers_own() -> None:
+    tables = decode([recorded("wild/grpcio-own-deadline.pcap.zst")])
+    assert "without a grpc-timeout" in must(deadline_exceeded, tables).title
+    flags = tables.rpcs.flags | HEADERS_UNKNOWN
+    for other in (
+        changed(tables, "rpcs", flags=flags),  # a deadline may have been among what is unknown
+        replace(tables, deadlines=np.full(tables.rpc_count, 100 * MS)),
+    ):
+        assert "reached their deadline" in must(deadline_exceeded, other).title
 
 
 def test_synthetic() -> None:

@@ -7,8 +7,9 @@ const DIGITS: usize = 20;
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
 /// 0.14, Armeria 1.32, connect-es 2.1, connect-go 1.18 and Dubbo 3.3.
-const ERRORS: [&str; 38] = [
+const ERRORS: [&str; 39] = [
     "upstream request timeout",
+    "downstream duration timeout",
     "stream timeout",
     "no healthy upstream",
     "local_rate_limited",
