@@ -40,6 +40,7 @@ LIBRARIES = {
     "Dubbo": ("dubbo",),
     "Hypercorn": ("hypercorn",),
     "Jetty": ("jetty",),
+    "Pekko HTTP": ("pekko-http",),
     "Go net/http": ("go",),
     C_CORE: ("grpc-c", "grpc-c++", "grpc-python", "grpc-ruby", "grpc-php", "grpc-csharp", "grpc-objc"),
 }

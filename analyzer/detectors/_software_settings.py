@@ -17,6 +17,7 @@ _TONIC = "1 MiB on servers, 2 MiB (5 MiB per connection) on clients by default; 
 _MEMORY = "each open stream or connection may hold that much memory"
 _PROXY = "a proxy has separate windows for each side"
 _MORE = "more RPCs at a time, which need more memory"
+_PEKKO = "pekko.http.server.http2"
 _HTTP2 = "http.Transport{HTTP2: &http.HTTP2Config{"
 
 SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...]] = {
@@ -128,6 +129,11 @@ SETTINGS: dict[tuple[str, str], tuple[tuple[str, tuple[int, ...], str, str], ...
         (STREAM_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialStreamRecvWindow(n)", "512 KiB by default"),
         (CONNECTION_WINDOW, SERVER, "HTTP2ServerConnectionFactory.setInitialSessionRecvWindow(n)", "1 MiB by default"),
         (STREAM_LIMIT, SERVER, "HTTP2ServerConnectionFactory.setMaxConcurrentStreams(n)", f"128 by default; {_MORE}"),
+    ),
+    ("Pekko HTTP", "reference.conf, Pekko HTTP 1.1"): (
+        (STREAM_WINDOW, SERVER, f"{_PEKKO}.incoming-stream-level-buffer-size = n", "512 kB by default"),
+        (CONNECTION_WINDOW, SERVER, f"{_PEKKO}.incoming-connection-level-buffer-size = n", "10 MB by default"),
+        (STREAM_LIMIT, SERVER, f"{_PEKKO}.max-concurrent-streams = n", f"256 by default; {_MORE}"),
     ),
     ("Apache", "mod_http2, Apache 2.4"): (
         (STREAM_WINDOW, SERVER, "H2WindowSize n", f"65,535 by default; {_PROXY}"),

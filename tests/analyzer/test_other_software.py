@@ -552,6 +552,18 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "node-http2-nagle-far": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 20}},
     "node-http2-stream-limit": {"must": ["max-concurrent-streams"], "says": ["had 4 open before it knew the limit"]},
     "node-http2-two-callers": {"says": ["RPCs may queue"], "never": ["RPCs queue for", "had been waiting"]},
+    "pekko-stream-limit": {
+        "verdict": ["slow-connect"],
+        "must": ["max-concurrent-streams"],
+        "says": ["pekko.http.server.http2.max-concurrent-streams = n"],
+        "statuses": {"OK": 64},
+    },
+    "pekko-upload-window": {
+        "verdict": ["connection-window-stall"],
+        "says": ["pekko.http.server.http2.incoming-connection-level-buffer-size = n"],
+        "never": ["incoming-stream-level"],
+        "statuses": {"OK": 3},
+    },
     "purerpc-raise": {
         "verdict": ["cancelled"],
         "says": ["the server ended them, though their clients had neither reset them nor set a deadline"],
