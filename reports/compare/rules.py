@@ -14,17 +14,20 @@ TIMES = ("latency", *QUANTILES)
 METRICS = (*TIMES, "throughput", "packets", "control", "connections", "errors", "finding")
 """What a rule can limit."""
 
-GRAMMAR = (
+FACTORS = (
     "p99:1.2, p99:1.2+5ms: 1.2 times or more, by at least 5 ms and by more than chance; also p50, p90; latency: each",
     "throughput:1.2: the rate fell by that factor",
     "packets:1.2, control:1.2: packets per message, or those with only control frames, rose by that factor",
     "connections:1.2: their number rose by that factor",
     "errors:0.01: 1% more of the RPCs fail",
-    "p99>50ms, packets>2, connections>8, errors>0.01, throughput<1000: a limit without a baseline",
-    "warning, finding:warning: a finding at least that severe appears or grows",
-    "finding:ID: that finding does",
 )
-"""The rules, for error messages."""
+"""The rules that need a baseline, for error messages."""
+LIMITS = (
+    "info, warning, critical: a finding is at least that severe; with a baseline: it appears or grows",
+    "finding:ID: the same for that finding",
+    "p99>50ms, packets>2, control>1, connections>8, errors>0.01, throughput<1000: the figure of each capture alone",
+)
+"""The rules that need none."""
 _RULE = re.compile(r"([a-z0-9]+)([:<>])(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _DURATION = re.compile(rf"({_NUMBER.pattern})(ns|us|µs|ms|s)", re.ASCII)
@@ -56,13 +59,17 @@ class Rule(Struct, frozen=True):
         return self.sign != ":" or self.metric == "finding"
 
 
-def parse(text: str, ids: Sequence[str]) -> Rule:
-    """Parse a rule as typed; `ids` are the ids of all findings. Raises RuleError."""
+def parse(text: str, ids: Sequence[str], *, baseline: bool = True) -> Rule:
+    """Parse a rule as typed; `ids` are the ids of all findings. Raises RuleError.
+
+    Without a `baseline` the message of an error lists only the rules that need none.
+    """
     if text in SEVERITIES:
         return Rule(text, "finding", finding=text)
     match = _RULE.fullmatch(text.replace(" ", ""))
     if not match or match[1] not in METRICS:
-        raise RuleError("\n  ".join((f"{text!r} is not one of:", *GRAMMAR)))
+        rules = (*LIMITS, *FACTORS) if baseline else LIMITS
+        raise RuleError("\n  ".join((f"{text!r} is not a rule; write one of:", *rules)))
     metric, sign, value = match.groups()
     if metric == "finding" and sign == ":":
         if value not in SEVERITIES and value not in ids:

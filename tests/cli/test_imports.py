@@ -93,7 +93,7 @@ def test_the_command_line_of_one_command_is_that_of_all() -> None:
         alone, whole = (CliRunner().invoke(one, [name, "--help"]) for one in (application(name), app))
         assert (alone.exit_code, alone.output) == (whole.exit_code, whole.output) == (0, whole.output)
     listed = CliRunner().invoke(of_arguments([]), ["--help"]).output
-    assert all(name in listed for name in COMMANDS)
+    assert all(f"  {name} " in listed and summary in listed for name, summary in COMMANDS.items())
     wrong = CliRunner().invoke(of_arguments(["analyse"]), ["analyse"])
     assert wrong.exit_code == 2
     assert "No such command 'analyse'" in wrong.output

@@ -479,6 +479,14 @@ def test_rules_that_cannot_be_read(text: str) -> None:
         parse(text, IDS)
 
 
+def test_without_a_baseline_no_rule_is_offered_that_needs_one() -> None:
+    with pytest.raises(RuleError, match=r"p99>50ms") as alone:
+        parse("nope", IDS, baseline=False)
+    with pytest.raises(RuleError, match=r"throughput:1\.2"):
+        parse("nope", IDS)
+    assert "throughput:1.2" not in str(alone.value)
+
+
 @pytest.mark.parametrize(
     ("rule", "first", "second", "met"),
     [

@@ -8,29 +8,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typer
 
-COMMANDS = (
-    "analyze",
-    "compare",
-    "connections",
-    "rpcs",
-    "messages",
-    "frames",
-    "packets",
-    "waits",
-    "timeline",
-    "export",
-    "explain",
-    "capture",
-    "watch",
-    "verify",
-    "scrub",
-    "annotate",
-    "attach",
-    "lab",
-    "doctor",
-    "fleet",
-)
-"""The commands, which are also the names of their files, in the order of `grpcdiag --help`."""
+COMMANDS = {
+    "analyze": "Report what costs time: causes, findings, packets, settings.",
+    "compare": "Compare the same work in two or more captures.",
+    "connections": "Write one row per TCP connection.",
+    "rpcs": "Write one row per RPC, with its time by cause.",
+    "messages": "Write one row per gRPC message.",
+    "frames": "Write one row per HTTP/2 frame.",
+    "packets": "Write one row per TCP packet.",
+    "waits": "Write one row per blocked interval, with its cause.",
+    "timeline": "Draw a timeline of one connection or stream.",
+    "export": "Write all tables as Parquet or CSV, or RPCs as spans.",
+    "explain": "Explain a finding, or list all.",
+    "capture": "Record the packets of a command.",
+    "watch": "Show calls live, and keep the packets of a trigger.",
+    "verify": "Compare the decoding with Wireshark's.",
+    "scrub": "Write a copy without secrets that can be published.",
+    "annotate": "Write findings as packet comments, for Wireshark.",
+    "attach": "Write a bug report with a scrubbed capture.",
+    "lab": "Reproduce a problem with real gRPC programs.",
+    "doctor": "Check what this machine lacks.",
+    "fleet": "Analyze captures of many hosts.",
+}
+"""The commands in the order of `grpcdiag --help`, and what it says of each; they are also the names of their files."""
 
 
 def application(only: str | None = None) -> typer.Typer:
@@ -65,13 +65,14 @@ def application(only: str | None = None) -> typer.Typer:
 
             say(f"configuration: {read_config().describe()}")
 
-    for name in COMMANDS:
+    for name, summary in COMMANDS.items():
         if only in (None, name):
             command = import_module(f".{name}", __name__)
             if hasattr(command, "app"):
-                app.add_typer(command.app, name=name)
+                app.add_typer(command.app, name=name, short_help=summary)
             else:
-                app.command(name=name, context_settings=getattr(command, "CONTEXT", None))(command.command)
+                settings = getattr(command, "CONTEXT", None)
+                app.command(name=name, short_help=summary, context_settings=settings)(command.command)
     return app
 
 

@@ -38,7 +38,7 @@ def parse_rules(texts: Sequence[str], *, baseline: bool) -> list[Rule]:
     from ...reports.compare.rules import RuleError, parse
 
     try:
-        rules = [parse(text, [detector.id for detector in DETECTORS]) for text in texts]
+        rules = [parse(text, [detector.id for detector in DETECTORS], baseline=baseline) for text in texts]
     except RuleError as error:
         fail(f"--fail-on {error}", 2)
     for rule in rules:
