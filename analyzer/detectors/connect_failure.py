@@ -238,17 +238,18 @@ def _name(tables: Tables, group: _Group) -> str:
 
 
 def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
-    """Say in a sentence who tried what, how often and when: `10.0.0.2:80 refused ... 3 times ...`."""
+    """Say in a sentence who tried what, how often and when: `10.0.0.2:80 refused ... in 3 attempts ...`."""
     c, rows = tables.connections, group.rows
     begin = int(tables.capture["first_time_ns"])
     clients = list(dict.fromkeys(tables.client(int(row)).rsplit(":", 1)[0] for row in rows.tolist()))
     who = f"client {clients[0]}" if len(clients) == 1 else count(len(clients), "client")
-    often = "once" if len(rows) == 1 else f"in {len(rows):,} attempts"
     when = [(int(c.first_time_ns[rows].min()) - begin) / 1e9, (int(c.first_time_ns[rows].max()) - begin) / 1e9]
     span = f" at {when[0]:.3f} s" if len(rows) == 1 else f" from {when[0]:.3f} s to {when[1]:.3f} s"
     syns = int(tables.setups.syns[rows].sum())
     sent = f", {count(syns, 'SYN')} in all" if group.kind == "unanswered" and syns > len(rows) else ""
-    return f"{_name(tables, group)} {often}{sent} (by {who}){span + ' of the capture' if times else ''}."
+    # "once" behind "and sent nothing" would say how often it sent nothing
+    often = f"{sent} (1 attempt, {who})" if len(rows) == 1 else f" in {len(rows):,} attempts{sent} (by {who})"
+    return f"{_name(tables, group)}{often}{span + ' of the capture' if times else ''}."
 
 
 def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:

@@ -222,7 +222,7 @@ def test_errors_of_different_words_are_told_apart(tmp_path: Path) -> None:
     finding = the_finding(detector, [path])
     assert finding.metrics["unreachable_attempts"] == 3
     assert "type 3 code 13) in 2 attempts" in finding.verdict
-    assert "host unreachable (ICMP type 3 code 1) once" in finding.explanation
+    assert "host unreachable (ICMP type 3 code 1) (1 attempt, client 10.0.0.1)" in finding.explanation
     tables = decode([path])
     assert tables.icmp_errors.messages.tolist() == [1, 1, 1]
     more = replace(tables, capture={**tables.capture, "icmp_errors_not_listed": 7})
