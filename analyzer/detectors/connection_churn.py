@@ -225,7 +225,6 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     first = int(churn.connections[0])
     client, server = host(tables, first, 0), host(tables, first, 1)
     ender = server if churn.by_server else client
-    idle = f"{duration(churn.idle_ns)} after its last RPC"
     round_trips = tables.connections.handshake_rtt_ns[churn.connections]
     known = round_trips > 0
     trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
@@ -233,8 +232,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
         f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
-        f"{f' {server} ended {churn.ended_by_server:,} of the connections.' if churn.ended_by_server else ''}"
-        f"{f' {ender} ended each one {idle}.' if churn.idle_ns else ''}"
+        f"{_describe_ends(churn, client, server)}"
         f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
     )
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
@@ -258,6 +256,17 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
             f"{churn.share:.0%} of the time: {_advise(tables, churn)}."
         ),
     )
+
+
+def _describe_ends(churn: _Churn, client: str, server: str) -> str:
+    """Say which side ended the connections, and after what idle time; begins with a space."""
+    by_server, idle = churn.ended_by_server, f"{milliseconds(churn.idle_ns)} after"
+    if churn.idle_ns and churn.by_server:
+        return f" {server} ended {by_server:,} of the connections, each {idle} its last RPC."
+    first = f" {server} ended {by_server:,} of the connections." if by_server else ""
+    if not churn.idle_ns:
+        return first
+    return f"{first} {client} ended {f'others {idle} their' if by_server else f'each one {idle} its'} last RPC."
 
 
 def _advise(tables: Tables, churn: _Churn) -> str:

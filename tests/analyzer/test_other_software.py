@@ -416,7 +416,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"UNAVAILABLE": 8},
     },
     "haproxy-header-fields-ok": HEALTHY | {"statuses": {"OK": 8}},
-    "haproxy-idle": {"verdict": ["connection-churn"], "says": [r"timeout http-keep-alive \(HAProxy\)"]},
+    "haproxy-idle": {
+        "verdict": ["connection-churn"],
+        "says": [r"timeout http-keep-alive \(HAProxy\)", "ended 5 of the connections, each 502 ms after its last RPC"],
+        "never": ["ended each one"],
+    },
     "haproxy-no-backend": {
         "verdict": ["deadline-exceeded"],
         "says": ["the log of haproxy", "which backend it waited for"],
