@@ -176,7 +176,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     silence = None if own else _find_silence(tables, rows, limits)
     if silence is not None:
         meanwhile = (
-            f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process stood still, or "
+            f" {_describe_silence(tables, silence)}, and its TCP acknowledged what came: its process was paused, or "
             f"{others} waited for something."
         )
         todo = f"{_describe_silence(tables, silence)}: look for what stopped its process, or {others}."

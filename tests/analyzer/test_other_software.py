@@ -242,19 +242,19 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "nginx-stopped-backend": {
         "verdict": ["deadline-exceeded"],
         "not": ["synchronised-stall"],
-        "never": ["sent nothing", "stood still"],
+        "never": ["sent nothing", "was paused"],
         "statuses": {"OK": 131, "DEADLINE_EXCEEDED": 9},
     },
     "grpc-go-idle-chat": HEALTHY | {"rpcs": 15, "statuses": {"OK": 15}},
     "grpc-go-long-polls": {
         "not": ["synchronised-stall"],
-        "never": ["sent nothing", "stood still"],
+        "never": ["sent nothing", "was paused"],
         "statuses": {"OK": 84, "DEADLINE_EXCEEDED": 9},
     },
     "grpc-go-slow-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["synchronised-stall"],
-        "never": ["sent nothing", "stood still"],
+        "never": ["sent nothing", "was paused"],
         "statuses": {"OK": 140, "DEADLINE_EXCEEDED": 9},
     },
     "grpc-go-stopped-deadline": {
