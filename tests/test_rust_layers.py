@@ -262,3 +262,18 @@ def test_the_walk_finds_imports() -> None:
 
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
+
+
+PANICS = re.compile(r"\.(unwrap|expect)(_err)?\(|\b(panic|unreachable|todo|unimplemented)!|(?<!const \{ )\bassert\w*!")
+
+
+def test_no_code_of_the_core_panics_on_purpose() -> None:
+    """Bytes from a capture must not cause a panic. Assertions of the compiler (`const`) cost nobody anything."""
+    found = [
+        f"{path.relative_to(SOURCES)}: {line.strip()}"
+        for path in sources()
+        for line in code(path).splitlines()
+        if PANICS.search(line) and not line.startswith("const _: ")
+    ]
+    assert not found
+    assert PANICS.search("let one = other.unwrap();") and not PANICS.search("one.unwrap_or_default()")
