@@ -260,7 +260,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
 
 def _describe_ends(churn: _Churn, client: str, server: str) -> str:
     """Say which side ended the connections, and after what idle time; begins with a space."""
-    by_server, idle = churn.ended_by_server, f"{milliseconds(churn.idle_ns)} after"
+    by_server, idle = churn.ended_by_server, f"{duration(churn.idle_ns)} after"
     if churn.idle_ns and churn.by_server:
         return f" {server} ended {by_server:,} of the connections, each {idle} its last RPC."
     first = f" {server} ended {by_server:,} of the connections." if by_server else ""
