@@ -64,7 +64,7 @@ def title(contents: Contents) -> str:
 
 def _strip_markup(text: str) -> str:
     """Remove characters that could end the comment or mention somebody."""
-    return re.sub(r"-{2,}", "-", re.sub(r"[^A-Za-z0-9 ,.:;%()/'+-]", "", text[:200]))
+    return re.sub(r"-{2,}", "-", re.sub(r"[^A-Za-z0-9_ ,.:;%()/'+-]", "", text[:200]))
 
 
 def foreign(contents: Contents) -> Iterator[str]:

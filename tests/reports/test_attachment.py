@@ -227,3 +227,7 @@ def test_no_word_is_shown(words: list[str]) -> None:
 def test_the_snapshots_hold_no_path() -> None:
     for path in SNAPSHOTS.glob("attach-*.md"):
         assert str(Path.home()) not in path.read_text()
+
+
+def test_the_suggested_title_has_statuses_as_they_are_written() -> None:
+    assert "NOT_FOUND, INTERNAL" in attachment.title(contents("rpc-errors"))
