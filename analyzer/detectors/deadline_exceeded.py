@@ -276,8 +276,12 @@ def _describe_deadlines(deadlines_ns: Ints) -> str:
     known = deadlines_ns[deadlines_ns > 0]
     if not len(known):
         return ""
-    least, most = duration(int(known.min())), duration(int(known.max()))
-    return f" of {least}" if least == most else f" of {least} to {most}"
+    least, most = int(known.min()), int(known.max())
+    if duration(least) == duration(most):
+        return f" of {duration(most)}"
+    # the client's library sends what is left of it
+    is_one = most - least <= _LEFT_SHARE * most
+    return f" of about {duration(most)}" if is_one else f" of {duration(least)} to {duration(most)}"
 
 
 def _describe_time(tables: Tables, rows: Failed) -> str:
@@ -333,6 +337,8 @@ def _advise_stopping(tables: Tables, connection: int) -> Remedy:
     )
 
 
+_LEFT_SHARE = 0.02
+"""Share by which deadlines on the wire differ that are one setting (heuristic: a call passes before its HEADERS)."""
 _NOTE = "a longer deadline, if the work needs it: callers wait longer"
 _LONGER = (
     Remedy("grpc-go", "context.WithTimeout(ctx, ...)", _NOTE),
