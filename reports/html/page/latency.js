@@ -1,5 +1,7 @@
 // Draws the distributions of latencies: the RPCs in each class, on a logarithmic axis.
 
+const LABEL = 28; // pixels of the name of a quantile
+
 function drawLatencies(model, echarts, container, charts) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -27,7 +29,7 @@ function drawLatencies(model, echarts, container, charts) {
           const [x1, bottom] = api.coord([api.value(1), 0]);
           return { type: "rect", shape: { x: x0, y, width: Math.max(x1 - x0 - 1, 1), height: bottom - y }, style: { fill: colour("accent"), opacity: 0.8 } };
         },
-        markLine: { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" }, label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: apart(lines, ends, 0.02) },
+        markLine: { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" }, label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: apart(lines, ends, LABEL / Math.max(plot.clientWidth - 68, LABEL)) },
       }],
     });
     charts.push(chart);
