@@ -81,9 +81,7 @@ impl Connection {
         let mut open = OpenTime::default();
         if content.tls.is_none() {
             let since = retransmits_since(tcp, content.http2.client); // TLS may not be saved: what moves on would be lost
-            let sent = &tcp.halves[1 - content.http2.client];
-            let is_repeated = sent.undelivered.from(sent.acked).retransmissions > 0;
-            open = report_unreceived(&mut content.http2, since, is_repeated, end.last, &tcp.transport, parts);
+            open = report_unreceived(&mut content.http2, since, end.last, &tcp.transport, parts);
         }
         report_open(&mut content.http2, end.last, &tcp.transport, &mut open, parts);
         (tcp.transport.is_acknowledged, tcp.transport.acked) = (acknowledged, acked);

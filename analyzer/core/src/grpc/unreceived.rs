@@ -18,9 +18,6 @@ use super::rows::settle;
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
-/// What is lost is retransmitted within so long: TCP's first timeout, 1 s (RFC 6298 section 2.1).
-const REPEATED_WITHIN: i64 = 1_000_000_000;
-
 impl Grpc {
     /// Keeps an RPC that is over, whose place another one takes before its client has acknowledged the response.
     #[cold]
@@ -48,21 +45,19 @@ pub fn awaits_receipt(h2: &Http2) -> bool {
     !h2.application.unacknowledged.is_empty()
 }
 
-/// Moves calls on at a cut that ended with OK, and whose clients have not acknowledged the response, if it `is_repeated` or may still
-/// be: whether they receive it shows later. They are reported as if the capture ended `at` there.
+/// Moves calls on at a cut that ended with OK, and whose clients have not acknowledged the response: whether they receive it shows
+/// later. They are reported as if the capture ended `at` there.
 pub fn report_unreceived(
     h2: &mut Http2,
     since: Option<i64>,
-    is_repeated: bool,
     at: At,
     transport: &Transport,
     parts: &mut Parts,
 ) -> OpenTime {
     let mut open = OpenTime::default();
     let heard = since.and_then(|since| heard_in_vain(h2.client, since, transport));
-    let unreceived = take_unreceived(h2, transport).into_iter();
-    let unreceived = unreceived.filter(|call| is_repeated || at.time - call.since <= REPEATED_WITHIN);
-    for mut call in unreceived.take(limits::UNACKNOWLEDGED_RESPONSES) {
+    let unreceived = take_unreceived(h2, transport);
+    for mut call in unreceived.into_iter().take(limits::UNACKNOWLEDGED_RESPONSES) {
         let Some(mut here) = move_ended(&mut call, parts) else { continue };
         h2.application.budget.take_back(&call.budget);
         h2.application.loss.take_back(&call.loss);
