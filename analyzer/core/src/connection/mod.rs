@@ -138,7 +138,10 @@ impl Connection {
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
         self.tcp.note_acknowledged();
         content.finish(end, at, &self.tcp.transport, cx, shared);
-        if let Some(since) = retransmits_since(&self.tcp, content.http2.client) {
+        let sent = &self.tcp.halves[1 - content.http2.client];
+        if let Some(since) = sent.undelivered.lost_since(sent.acked)
+            && !self.tcp.is_gone(content.http2.client)
+        {
             correct_unreceived(&mut content.http2, since, end, at, &self.tcp.transport, cx);
         }
         if let Some(repeats) = &mut content.http2.application.repeats {
@@ -148,12 +151,6 @@ impl Connection {
         push_closings(&self.tcp, &self.content, self.last_cut(), cx);
         self.rows(at, cx)
     }
-}
-
-/// Since when the server has retransmitted what its client does not acknowledge, unless that does not know the connection.
-fn retransmits_since(tcp: &Tcp, client: usize) -> Option<i64> {
-    let sent = &tcp.halves[1 - client];
-    sent.undelivered.lost_since(sent.acked).filter(|_| !tcp.is_gone(client))
 }
 
 /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.

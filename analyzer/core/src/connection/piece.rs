@@ -2,7 +2,6 @@
 
 use crate::at::At;
 use crate::grpc::piece::{awaits_repeats, begin_piece, is_open, note_names, report_open};
-use crate::grpc::unreceived::{awaits_receipt, begin_piece_with_unreceived, count_unreceived, report_unreceived};
 use crate::store::context::Context;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
@@ -12,7 +11,7 @@ use crate::tcp::unanswered::Outage;
 
 use super::before::Before;
 use super::ends::{push_closings, push_unanswered, push_undelivered};
-use super::{CaptureEnd, Connection, Ended, retransmits_since, summary};
+use super::{CaptureEnd, Connection, Ended, summary};
 
 impl Connection {
     /// The number of its first packet, which tells it from all others.
@@ -40,7 +39,6 @@ impl Connection {
             && packets == [0; 2]
             && duplicates == 0
             && !self.has_open_calls()
-            && !awaits_receipt(&self.content.http2)
             && !awaits_repeats(&self.content.http2)
     }
 
@@ -78,12 +76,7 @@ impl Connection {
         let at_end = if tcp.is_finished() { &mut parts.done } else { &mut parts.open };
         push_undelivered(tcp, content, at_end);
         push_unanswered(tcp, content, at_end);
-        let mut open = OpenTime::default();
-        if content.tls.is_none() {
-            let since = retransmits_since(tcp, content.http2.client); // TLS may not be saved: what moves on would be lost
-            open = report_unreceived(&mut content.http2, since, end.last, &tcp.transport, parts);
-        }
-        report_open(&mut content.http2, end.last, &tcp.transport, &mut open, parts);
+        let open = report_open(&mut content.http2, end.last, &tcp.transport, parts);
         (tcp.transport.is_acknowledged, tcp.transport.acked) = (acknowledged, acked);
         let (row, client) = (tcp.row, content.http2.client);
         content.http2.application.methods.write(row, &mut parts.done);
@@ -96,7 +89,6 @@ impl Connection {
         let ended = self.rows(end.last, &mut parts.done);
         self.content.http2.application.turns.begin_piece(end.last.time, is_at_limit);
         self.begin_piece(end.last.packet, &mut parts.done);
-        begin_piece_with_unreceived(&mut self.content.http2, &self.tcp.transport, &mut parts.next);
         (ended, open)
     }
 
@@ -109,11 +101,6 @@ impl Connection {
         self.tcp.counters.outage = Outage::default();
         let first_packet = self.id();
         self.before = Some(Box::new(Before { first_packet, counters: self.tcp.counters, cut }));
-    }
-
-    /// Counts in new tables what goes on in it.
-    pub fn count_again(&mut self, cx: &mut Context) {
-        count_unreceived(&mut self.content.http2, &self.tcp.transport, cx);
     }
 
     /// Notes the names that it refers to.

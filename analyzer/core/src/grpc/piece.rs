@@ -15,7 +15,7 @@ use super::rpc_end::note_half_closed;
 use super::state::{Grpc, Http2, Parser};
 
 /// Reports the open streams of a connection, whose rows move on.
-pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, open: &mut OpenTime, parts: &mut Parts) {
+pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {
     Parser { side: h2.client, h2: &mut *h2, at, cx: &mut parts.done, transport, watch: &mut () }.end_arrived();
     let (budget, loss) = (h2.application.budget, h2.application.loss);
     let open_rpcs = h2.application.open_rpcs;
@@ -31,8 +31,7 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, open: &mut Ope
             report_call(h2, id, at, transport, parts);
         }
     }
-    open.budget.add_all(&h2.application.budget);
-    open.loss.add(&h2.application.loss);
+    let open = OpenTime { budget: h2.application.budget, loss: h2.application.loss };
     (h2.application.budget, h2.application.loss) = (budget, loss);
     h2.application.open_rpcs = open_rpcs;
     let calls = h2.streams.slots().filter(|stream| stream.id != 0 && stream.state.kind.is_rpc());
@@ -41,6 +40,7 @@ pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, open: &mut Ope
     if let Some(repeats) = &mut h2.application.repeats {
         repeats.finish_before(first, h2.connection, &mut parts.done);
     }
+    open
 }
 
 fn report_call(h2: &mut Http2, id: u32, at: At, transport: &Transport, parts: &mut Parts) {
@@ -95,6 +95,7 @@ pub fn begin_piece(h2: &mut Http2) {
     (grpc.budget, grpc.loss) = Default::default();
     grpc.max_open_rpcs = grpc.open_rpcs;
     grpc.methods.clear();
+    grpc.unacknowledged.clear(); // they were reported
     for Stream { id, state, .. } in h2.streams.slots_mut() {
         state.reported = *id == 0 || !goes_on(state);
         if !state.reported && state.kind.is_rpc() {
@@ -109,11 +110,10 @@ pub fn note_names(h2: &mut Http2, used: &mut UsedNames) {
     used.methods.extend(repeats.iter().flat_map(|repeats| repeats.methods()));
     used.agents.extend(client_agent.into_iter().chain(server_agent));
     used.methods.extend(late.labels.iter().map(|&(_, number)| number));
-    let unacknowledged = h2.application.unacknowledged.iter();
-    for call in h2.streams.slots().map(|stream| &stream.state).chain(unacknowledged) {
-        used.methods.insert(call.method);
-        used.agents.insert(call.answered_by);
-        used.errors.insert(call.grpc_message);
+    for stream in h2.streams.slots_mut() {
+        used.methods.insert(stream.state.method);
+        used.agents.insert(stream.state.answered_by);
+        used.errors.insert(stream.state.grpc_message);
     }
     h2.forget_seen_blocks();
     h2.each_class(&mut |class| {

@@ -22,7 +22,7 @@ use super::router::{Known, Router};
 use super::shard::Shard;
 
 /// What is saved has this form; it is raised with changes that the sizes of types do not show.
-const FORM: u32 = 11;
+const FORM: u32 = 10;
 
 /// Which program saved: another one may have other types.
 type Program<'a> = (u32, &'a str, Option<&'a str>, [u64; 5]);

@@ -453,8 +453,6 @@ impl Shard {
         self.cx.strings.keeps_errors = options.errors;
         self.cx.options = options;
         self.shared = Shared::new(keys);
-        let connections = self.entries.iter_mut().filter_map(|entry| entry.live.as_mut());
-        connections.for_each(|connection| connection.count_again(&mut self.cx));
         self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
     }
 

@@ -76,12 +76,6 @@ impl LossTime {
         self.reduced_window_ns = self.reduced_window_ns.wrapping_add(other.reduced_window_ns);
         self.outage_ns = self.outage_ns.wrapping_add(other.outage_ns);
     }
-
-    /// Undoes [`add`](Self::add).
-    pub fn take_back(&mut self, other: &Self) {
-        self.reduced_window_ns = self.reduced_window_ns.wrapping_sub(other.reduced_window_ns);
-        self.outage_ns = self.outage_ns.wrapping_sub(other.outage_ns);
-    }
 }
 
 /// Nanoseconds per cause.

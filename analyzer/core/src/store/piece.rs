@@ -36,13 +36,6 @@ pub struct OpenRow {
     deadline: i64,
 }
 
-impl OpenRow {
-    /// The RPC's last packet, if it is over.
-    pub fn last_packet(&self) -> u32 {
-        self.row.last_packet
-    }
-}
-
 impl Parts {
     /// What `cx` has is done; it is left empty.
     pub fn begin(cx: &mut Context) -> Self {
