@@ -23,7 +23,7 @@ _OUTAGE_NS = 5_000_000_000
 
 
 def find_unanswered(tables: Tables, timeouts: int, idle_ns: int, *, idle: bool) -> Ints:
-    """Find rows of the unanswered table: connections that were idle before, and are cut since, or the others."""
+    """Find rows of the unanswered table: connections that were idle before, or those that were not."""
     rows = np.flatnonzero((tables.unanswered.timeouts >= timeouts) & mark_proved(tables))
     return np.asarray(rows[_mark_idle(tables, rows, idle_ns) == idle])
 
@@ -50,14 +50,13 @@ def _mark_unrouted(tables: Tables) -> Mask:
 
 
 def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
-    """Mark rows whose connection was idle for `idle_ns` before, and did not lose a call's packets just now."""
+    """Mark rows whose connection was idle for `idle_ns` before, unless a router reports that there is no way."""
     u = tables.unanswered
     silent = u.first_time_ns[rows] - u.heard_time_ns[rows] >= idle_ns
     encrypted = tables.connections.rpcs[u.connection[rows]] == 0
     busy = mark_busy(tables, u.connection[rows], u.heard_time_ns[rows], u.first_time_ns[rows])
     unrouted = _mark_unrouted(tables)[rows]
-    lost = mark_brief(tables, rows) & (count_waiting(tables, rows) > 0)  # nothing tells that the idle time is the cause
-    return np.asarray(silent & ~busy & ~encrypted & ~unrouted & ~lost)
+    return np.asarray(silent & ~busy & ~encrypted & ~unrouted)
 
 
 def mark_brief(tables: Tables, rows: Ints) -> Mask:

@@ -26,8 +26,8 @@ When it cannot tell
 -------------------
 Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
 the host may be gone, and the report says both. If the capture ends within 5 seconds, lost packets may have come through
-after that. The report says so if only a PING waits; if a call does, this is the finding `peer-unreachable`, and so is a
-connection on which an RPC was open during the silence.
+after that, and the report says so. A connection with an open RPC that gets no answer is the finding
+`peer-unreachable`.
 
 What would refute it
 --------------------
@@ -78,7 +78,7 @@ class Limits(_failures.LossLimits, frozen=True, eq=False):
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
     late: float = 2.0
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
-    unknown_ns: int = 10_000_000
+    unknown_ns: int = 1_000_000
     """The same of a RST without ACK, on however short a path (heuristic: what forgot a connection answers at once)."""
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""

@@ -24,9 +24,9 @@ retransmits on an established connection in spite of them.
 RPCs that reach their deadline meanwhile are a consequence. After its first timeout, TCP sends no new request, but only
 the oldest bytes again.
 
-A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`. It is not if such an error
-says that there is no way to the host, or if a call waits and the capture ends within 5 seconds: then packets may only
-have been lost, and the confidence is medium.
+A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`, unless such an error says
+that there is no way to the host. If the capture ends within 5 seconds, packets may only have been lost: the confidence
+is medium.
 
 A peer of which the capture holds no packet at all may have answered out of sight. It counts only if such an error says
 that there is no way to it.
@@ -142,7 +142,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} {heard}",
-        severity=_rate_severity(tables, rows, 0.0 if is_brief else share or 0.0, waiting, limits),
+        severity=_rate_severity(tables, rows, share or 0.0, waiting, limits),
         confidence=_shared.lower("medium" if is_brief or is_long else "high", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,

@@ -62,7 +62,7 @@ def test_a_slow_backend_is_named_and_its_proxy_is_not() -> None:
     assert share(analysis, "proxy") < 0.02
     assert share(analysis, "server") == pytest.approx(84 / 92, abs=0.02)
     assert analysis.verdict.finding == "server-latency"
-    assert "server 10.78.238.2, which took 84 ms" in analysis.verdict.text
+    assert "server 10.78.238.2, which took 83.8 ms" in analysis.verdict.text
     (latency,) = (finding for finding in analysis.findings if finding.id == "server-latency")
     assert set(latency.scope.connections) <= set(hop.back)
 

@@ -41,7 +41,7 @@ pub fn earliest(timeout_ns: i64) -> i64 {
 }
 
 /// Success.
-pub const OK: u8 = 0;
+pub use crate::store::methods::OK;
 
 /// No status was seen on the wire.
 pub const NOT_SEEN: u8 = 255;

@@ -4,10 +4,10 @@
 //! A connection is read by one thread in the order of its packets; only how connections are interleaved differs. So
 //! rows are sorted by packet and connection, those of a connection staying as they are, and the first ones are kept.
 
-use crate::grpc::status;
 use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::largest::scatter;
+use crate::store::methods::OK;
 use crate::store::tables::{ProblemLog, Rpcs, rpc_flag, take_first};
 
 /// Brings everything that is in the order of reading into that of the capture.
@@ -147,7 +147,7 @@ fn keep_examples(cx: &mut Context) {
 
 fn is_failed(rpcs: &Rpcs, row: usize) -> bool {
     let is_complete = rpcs.flags.get(row).is_some_and(|flags| flags & rpc_flag::COMPLETE != 0);
-    is_complete && rpcs.status.get(row).is_some_and(|&status| status != status::OK)
+    is_complete && rpcs.status.get(row).is_some_and(|&status| status != OK)
 }
 
 /// Which rows of RPCs are in the sample; none where all have rows.

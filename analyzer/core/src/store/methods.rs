@@ -8,6 +8,8 @@ use super::budget::Budget;
 use super::durations::Durations;
 use super::largest::Largest;
 
+/// The status code of success.
+pub const OK: u8 = 0;
 /// Status codes of gRPC.
 pub const STATUSES: usize = 17;
 
