@@ -129,7 +129,9 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     retransmitted = c.peer_packet == tables.connections.outage_to_packet[c.connection]
     since = c.peer_time_ns - np.maximum(c.peer_idle_ns, 0)
     soon = limits.late * np.maximum(trips[c.connection], 0)
-    soon = np.where(c.acknowledges == 0, np.maximum(soon, limits.unknown_ns), soon)
+    # a RST without ACK may also answer what follows a FIN that the capture lacks
+    unknown = (c.acknowledges == 0) & (tables.connections.missing_bytes[c.connection] == 0)
+    soon = np.where(unknown, np.maximum(soon, limits.unknown_ns), soon)
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= soon)
     silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
     silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
