@@ -111,7 +111,7 @@ def _choose(
     """Choose the verdict of the most severe finding that is not part of another; without one, say what is known."""
     own = [finding for finding in findings if finding.part_of is None]
     grave = [finding for finding in own if finding.severity != "info"]
-    most = _find_most(own, abouts)
+    most = _find_most(own, abouts, budget)
     place = most if most and abouts[most.id].weighs_time else None
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
@@ -158,10 +158,17 @@ def _find_missing(grave: Sequence[Finding], worst: Finding, budget: Mapping[str,
     return next((finding for finding in grave if finding.id == "capture-quality"), None)
 
 
-def _find_most(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:
+def _find_most(findings: Sequence[Finding], abouts: Abouts, budget: Mapping[str, int]) -> Finding | None:
     """Find the `info` finding about most of the RPCs or of their time."""
-    large = [f for f in findings if f.severity == "info" and weigh(f, abouts[f.id]) >= _MOST and f.share is None]
-    return max(large, key=lambda finding: weigh(finding, abouts[finding.id]), default=None)
+    weights = {f.id: max(weigh(f, abouts[f.id]), _weigh_time_in_vain(f, budget)) for f in findings}
+    large = [f for f in findings if f.severity == "info" and weights[f.id] >= _MOST and f.share is None]
+    return max(large, key=lambda finding: weights[finding.id], default=None)
+
+
+def _weigh_time_in_vain(finding: Finding, budget: Mapping[str, int]) -> float:
+    """Return the share of RPC time that calls took which reached their deadline: few calls may take most of it."""
+    ns = finding.metrics.get("time_in_vain_ns", 0)
+    return 0.0 if isinstance(ns, str) else ns / max(1, sum(budget.values()))
 
 
 def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:

@@ -130,6 +130,15 @@ def test_most_of_the_rpcs_are_not_most_of_the_time() -> None:
     assert choose_verdict([failed, finding("small-packets", share=0.03)], {}, ABOUTS).finding == "small-packets"
 
 
+def test_few_calls_that_reach_their_deadline_may_take_most_of_the_time() -> None:
+    few = {"severity": "info", "lost_ns": None, "share": None}
+    for in_vain, expected in ((960, "deadline-exceeded"), (490, None)):
+        late = finding(
+            "deadline-exceeded", metrics={"deadline_exceeded_share": 0.25, "time_in_vain_ns": in_vain}, **few
+        )
+        assert choose_verdict([late], {"server": 900, "network": 100}, ABOUTS).finding == expected
+
+
 def test_the_larger_share_of_failed_rpcs_comes_first() -> None:
     failed = {"severity": "critical", "lost_ns": None, "share": None}
     refused = finding("proxy-error", metrics={"refused_share": 0.2}, **failed)
