@@ -215,6 +215,21 @@ def test_a_small_part_of_a_capture_has_pictures_too(name: str) -> None:
         assert all(0 < len(series.points) <= model.MOST_POINTS for series in picture.series)
 
 
+@pytest.mark.parametrize(
+    "name", ["max-concurrent-streams.pcap", "lab/request-batching.pcap.gz", "lab/connection-churn.pcap"]
+)
+def test_pictures_have_each_call_of_their_connections_though_the_page_has_few(name: str) -> None:
+    path, bounds = recorded(name), Bounds(packets=80, rpcs=6, around=20, slow_rpcs=1, begun=0)
+    analysis = analyze([path])
+    part = collect_page_data([path], analysis, bounds=bounds)
+    assert not part.spans.whole and len(part.rpcs.stream) <= bounds.rpcs
+    finding, _ = KINDS[name]
+    drawn_of = next(
+        picture for found, picture in zip(analysis.findings, part.pictures, strict=True) if found.id == finding
+    )
+    assert drawn_of == picture_of(name)
+
+
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)), min_size=1, max_size=2_500))
 def test_a_long_line_keeps_its_largest_and_its_last_value(values: list[tuple[int, int]]) -> None:
     columns = np.array(sorted(values), dtype=np.int64)

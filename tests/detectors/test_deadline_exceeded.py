@@ -228,3 +228,16 @@ def test_a_proxy_that_is_silent_may_wait_for_the_server_behind_it(monkeypatch: p
     monkeypatch.setattr(deadline_exceeded, "recognise_proxy", lambda tables, connections: "nginx")
     found = must(deadline_exceeded, decode([recorded(STOPPED)]))
     assert "look for what stopped its process, or the server behind it." in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "expected"),
+    [
+        ([50_000_000, 50_000_000], " of 50.0 ms"),
+        ([49_000_000, 50_000_000], " of about 50.0 ms"),
+        ([48_900_000, 50_000_000], " of 48.9 ms to 50.0 ms"),
+        ([-1, -1], ""),
+    ],
+)
+def test_what_is_left_of_one_deadline_is_one(deadlines: list[int], expected: str) -> None:
+    assert deadline_exceeded._describe_deadlines(np.array(deadlines)) == expected

@@ -118,9 +118,8 @@ impl Durations {
         ranks.iter().map(|&rank| value(rank)).collect()
     }
 
-    /// How many there are of each class, up to that of the longest one: class `n` begins at the power `n /
-    /// CLASSES_PER_DECADE` of ten; shorter
-    /// and longer ones count as the ends.
+    /// How many there are of each class, up to that of the longest one: class `n` begins at the power
+    /// `n / CLASSES_PER_DECADE` of ten. Those beyond the shortest and the longest class count there.
     pub fn classes(&self) -> Vec<u64> {
         let longest = self.longest().max(SHORTEST);
         let begins: Vec<u64> = (0..=LAST_CLASS).map(begin_of_class).take_while(|&begin| begin <= longest).collect();
