@@ -52,7 +52,7 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
         start_new_session=True,
     ) as running:
         try:
-            wait_until(lambda: any(part.stat().st_size > 200_000 for part in tmp_path.glob("run.recording-*.pcap")))
+            wait_until(lambda: any(part.stat().st_size > 400_000 for part in tmp_path.glob("run.recording-*.pcap")))
             running.kill()
             running.wait(PATIENCE_S)
             assert gone(f"tcp and port {port}"), "tcpdump was left behind"
@@ -68,7 +68,7 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
     )
     assert whole.returncode == 0, whole.stderr
     document = json.loads(whole.stdout)
-    assert document["totals"]["rpcs"] > 50
+    assert document["totals"]["rpcs"] > 50  # some 4.5 kB each
     assert not [w for w in document["quality"]["warnings"] if "byte" in w]  # no cut or damaged record
     assert sidecar(file)["ended_time_ns"] is None
     lines = file.with_name(file.name + ".grpcdiag-ss.jsonl").read_bytes().splitlines()
