@@ -22,6 +22,9 @@ Progress = Callable[[int, int | None], None]
 STEP = 100_000
 """Packets between two reports of progress."""
 
+LARGE = 64 << 20
+"""Bytes of a capture after which memory that the core freed goes back to the system; that takes some milliseconds."""
+
 MOST_THREADS = 2
 """Threads between which the core divides a capture's connections."""
 THREADS_VARIABLE = "GRPCDIAG_THREADS"
@@ -137,6 +140,8 @@ class Reading:
             raise
         if self._found is None:
             raise self._error or AssertionError
+        if self._read >= LARGE:
+            _return_freed_memory()
         return self._found
 
 
@@ -189,7 +194,18 @@ class Run:
 
     def finish(self) -> dict[str, Any]:
         """See `_core.Run.finish`."""
-        return _run_interruptibly(lambda: self._run.finish())
+        found = _run_interruptibly(lambda: self._run.finish())
+        if self.bytes_read >= LARGE:
+            _return_freed_memory()
+        return found
+
+
+def _return_freed_memory() -> None:
+    """Return to the system what the core freed: thousands of connections leave gaps between their rows (malloc_trim(3))."""
+    import ctypes
+
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def _run_interruptibly(work: Callable[[], _T]) -> _T:

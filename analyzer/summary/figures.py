@@ -1,6 +1,7 @@
 """Compute the facts of a report from tables: capture, connections, methods."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -287,8 +288,17 @@ def connection_facts(tables: Tables, *, undecided: bool = False) -> tuple[Connec
     return describe_connections(tables, np.flatnonzero(mine))
 
 
+_AT_ONCE = 4_096
+"""Connections whose cells are lists at once: a list takes five times the memory of its column."""
+
+
 def describe_connections(tables: Tables, rows: Ints) -> tuple[ConnectionFacts, ...]:
-    """Describe connections by their rows. Columns become lists once: there may be very many connections."""
+    """Describe connections by their rows; there may be very many."""
+    parts = (rows[begin : begin + _AT_ONCE] for begin in range(0, len(rows), _AT_ONCE))
+    return tuple(chain.from_iterable(_describe_some(tables, part) for part in parts))
+
+
+def _describe_some(tables: Tables, rows: Ints) -> Iterator[ConnectionFacts]:
     processes, numbers = tables.processes, rows.tolist()
 
     def read(column: npt.NDArray[Any]) -> list[Any]:
@@ -324,7 +334,7 @@ def describe_connections(tables: Tables, rows: Ints) -> tuple[ConnectionFacts, .
         **{name: read_known(getattr(c, name)) for name in _KNOWN},
         **{name: read(getattr(c, name)) for name in COUNTS},
     }
-    return tuple(map(ConnectionFacts, *(columns[name] for name in ConnectionFacts.__struct_fields__)))
+    return map(ConnectionFacts, *(columns[name] for name in ConnectionFacts.__struct_fields__))
 
 
 _KNOWN = ("opened_time_ns", "closed_time_ns", "handshake_rtt_ns", "min_rtt_ns", "peer_max_concurrent_streams")

@@ -363,6 +363,10 @@ pub const OTHER_REQUESTS: usize = 100_000;
 pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.
 pub const FIRST_RPCS: u32 = 32;
+/// Connections, the first ones, of which so many are kept; some 20 MB of rows.
+pub const CONNECTIONS_OF_FIRST_RPCS: u32 = 8_192;
+/// RPCs of each further connection, its first ones, whose rows are kept as examples.
+pub const FIRST_RPCS_OF_FURTHER: u32 = 4;
 /// Retries of each connection, its first ones, whose rows are kept as examples, and as many RPCs that are open when they begin.
 pub const RETRIES: u32 = 4_096;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.

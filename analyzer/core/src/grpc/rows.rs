@@ -312,7 +312,9 @@ pub(super) fn touch_gap(call: &mut Call, cx: &mut Context) {
 /// Counts an RPC that begins. Whether it has a row: the first ones have, and every `example`.
 #[inline]
 pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, example: bool, cx: &mut Context) -> bool {
-    call.is_example = example || grpc.rpcs < limits::FIRST_RPCS;
+    let further = connection >= limits::CONNECTIONS_OF_FIRST_RPCS;
+    let first = if further { limits::FIRST_RPCS_OF_FURTHER } else { limits::FIRST_RPCS };
+    call.is_example = example || grpc.rpcs < first;
     let has_row = call.is_example || cx.options.rpc_rows;
     if has_row {
         push_rpc(connection, call, cx);
@@ -390,4 +392,23 @@ pub(super) fn note_context(summary: &Summary, cx: &mut Context) {
         cx.rpcs.span_id[row] = trace.span;
     }
     cx.rpcs.request_id[row] = summary.request_id;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_first_rpcs_of_thousands_of_connections_have_rows() {
+        let mut cx = Context::default();
+        cx.options.rpc_rows = false;
+        let last = limits::CONNECTIONS_OF_FIRST_RPCS - 1;
+        for (connection, expected) in [(last, limits::FIRST_RPCS), (last + 1, limits::FIRST_RPCS_OF_FURTHER)] {
+            let (mut grpc, before) = (Grpc::default(), cx.rpcs.len());
+            let has_row = |_: &u32| begin_rpc(&mut grpc, connection, &mut Call::default(), false, &mut cx);
+            let rows = (0..2 * limits::FIRST_RPCS).filter(has_row).last();
+            assert_eq!(rows, Some(expected - 1), "the first ones");
+            assert_eq!((cx.rpcs.len() - before) as u32, expected);
+        }
+    }
 }
