@@ -49,14 +49,14 @@ References
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from .. import _core
 from ..model.analysis import Analysis
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import ERROR_CODES, NOT_SEEN, Tables
 from ..tables.durations import total_ns
@@ -113,54 +113,41 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = tables.rpc_count
     counts = Counter(int(code) for code in rows.status.tolist())
     statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
-    methods = common.by_method(tables, rows.rpc)
-    share, severity = len(rows) / everything, common.severity_of_count(len(rows), everything, limits)
-    if _draining.mark_refused(tables, rows.rpc).all():  # by a GOAWAY: `abrupt-goaway` says how severe that is
-        severity = "info"
     first = next(iter(statuses))
+    methods = common.by_method(tables, rows.rpc)
     retries = int(tables.connections.retries.sum())
     # of a call that failed in the end one attempt more failed than was retried
     left = max(len(common.failed(tables)) - retries, 0)
     texts = _known_texts.count_texts(tables, rows.rpc)
     known = _known_texts.find_most_frequent(texts)
     refused = _explain_refused(tables, rows)
-    explained = (refused or _explain_endings(rows, first)) + _quote_texts(texts) + _count_calls(retries, left)
-    connections, broken = common.connections_of(tables, rows.rpc), _are_broken_off(rows)
-    mostly = _name_most(statuses, len(rows))
-    if broken:
-        ended = int(common.without_trailers(rows).sum())
-        mostly = common.name_most("by END_STREAM without trailers", ended, len(rows))
-    proxy = _software.recognise_proxy(tables, connections) if broken else None
-    log = f"the log of {proxy}" if proxy else "the server's log"
+    connections = common.connections_of(tables, rows.rpc)
+    log = _name_log(tables, rows, connections)
     breach, by_breach = _find_breach(tables, rows)
-    by_text = _known_texts.advise(known, len(rows))
-    advice = by_breach or by_text or refused or f"Look in {log} at the times of the evidence."
+    advice = (
+        by_breach or _known_texts.advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
+    )
+    mostly = _name_endings(rows) or _name_most(statuses, len(rows))
+    failed = f"{len(rows):,} of {tables.rpc_count:,} RPCs"
+    share = len(rows) / tables.rpc_count
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity="warning" if severity == "critical" and not left else severity,
+        title=f"{failed} ended with an error status{mostly}",
+        severity=_judge(tables, rows, left, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        metrics={
-            "failed_rpcs": len(rows),
-            "rpcs": everything,
-            "failed_share": share,
-            **{f"{status.lower()}_rpcs": count for status, count in statuses.items()},
-            "failed_by_method": common.listed(methods),
-            "failed_rpc_time_ns": total_ns(rows.duration_ns),
-        },
+        metrics=_measure(tables, rows, statuses, methods),
         evidence=(
             *((_breaches.show_breach(tables, breach),) if by_breach else ()),
             *_show_examples(tables, rows, statuses),
         ),
         explanation=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
-            f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{duration(total_ns(rows.duration_ns))}. {explained} RPCs that missed a deadline, "
-            "were cancelled, or got an HTTP status are not counted."
+            f"{failed} ({share:.1%}) ended with a status other than OK: {common.listed(statuses, len(statuses))}. "
+            f"By method: {common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}. "
+            f"{refused or _explain_endings(rows, first)}{_quote_texts(texts)}{_count_calls(retries, left)} RPCs that "
+            "missed a deadline, were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(
             *((_breaches.make_remedy(tables, breach),) if by_breach else ()),
@@ -173,11 +160,41 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
             "gRFC A6 (client retries)",
         ),
-        verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} ({next(iter(methods))})."
-            f"{_count_calls(retries, left)} {advice}"
-        ),
+        verdict=f"{failed} ({share:.1%}) failed{mostly} ({next(iter(methods))}).{_count_calls(retries, left)} {advice}",
     )
+
+
+def _judge(tables: Tables, rows: Failed, left: int, limits: Limits) -> Severity:
+    """Judge by the share that failed: `info` if GOAWAY refused all, never `critical` if no call failed in the end."""
+    if _draining.mark_refused(tables, rows.rpc).all():  # `abrupt-goaway` says how severe that is
+        return "info"
+    severity = common.severity_of_count(len(rows), tables.rpc_count, limits)
+    return "warning" if severity == "critical" and not left else severity
+
+
+def _measure(
+    tables: Tables, rows: Failed, statuses: dict[str, int], methods: Mapping[str, int]
+) -> dict[str, int | float | str]:
+    return {
+        "failed_rpcs": len(rows),
+        "rpcs": tables.rpc_count,
+        "failed_share": len(rows) / tables.rpc_count,
+        **{f"{status.lower()}_rpcs": count for status, count in statuses.items()},
+        "failed_by_method": common.listed(methods),
+        "failed_rpc_time_ns": total_ns(rows.duration_ns),
+    }
+
+
+def _name_log(tables: Tables, rows: Failed, connections: tuple[int, ...]) -> str:
+    """Name the log to look in: a proxy's, if a known one ended most streams without a status."""
+    proxy = _software.recognise_proxy(tables, connections) if _are_broken_off(rows) else None
+    return f"the log of {proxy}" if proxy else "the server's log"
+
+
+def _name_endings(rows: Failed) -> str:
+    """Name END_STREAM without trailers, if most of the RPCs ended so; nothing otherwise."""
+    ended = int(common.without_trailers(rows).sum())
+    return common.name_most("by END_STREAM without trailers", ended, len(rows)) if _are_broken_off(rows) else ""
 
 
 _DROP_NS = 20_000_000
