@@ -62,11 +62,12 @@ References
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
-from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
+from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _draining, _figures, _retries, _timers
 from . import _failures as common
@@ -122,73 +123,107 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, rows, limits)
 
 
-def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = tables.rpc_count
+class _Cancels(Struct, frozen=True, eq=False):
+    """The cancelled RPCs, and what is known of who cancelled them and why."""
+
+    rows: Failed
+    hedged: Mask
+    unclear: Mask
+    """Retries, or hedged attempts: which, is not known."""
+    refused: Mask
+    """Their client refused the response."""
+    others: Failed
+    """The rest of the rows: neither hedged, nor unclear, nor refused."""
+    reason: str
+    """What else than a timer may have ended the others after the same time; empty if nothing is seen."""
+    shut: bool
+    """Their server ended the others as it shut down."""
+    timer: bool
+    hidden: bool
+    """They may have had a deadline that the capture does not show."""
+    own: int
+    """How many of the others their server ended of its own accord."""
+
+    @property
+    def median(self) -> str:
+        """Write the median duration: of the others where a timer ended them, otherwise of all."""
+        return duration(float(np.median((self.others if self.timer else self.rows).duration_ns)))
+
+    @property
+    def by(self) -> str:
+        """Name the side that cancelled most of the others."""
+        return "client" if 2 * (self.others.source == common.CLIENT_RESET).sum() >= len(self.others) else "server"
+
+
+def _sort_out(tables: Tables, rows: Failed, limits: Limits) -> _Cancels:
     hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
     unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
     refused = _mark_refused(rows)
     others = rows.where(~(hedged | unclear | refused))
-    share, timer = len(rows) / everything, _timers.is_one_timer(tables, others.rpc, limits)
-    reason = _find_reason(tables, others, limits) if timer else ""
+    same_time = _timers.is_one_timer(tables, others.rpc, limits)
+    reason = _find_reason(tables, others, limits) if same_time else ""
     shut = _are_shut_down(tables, others)
-    timer = timer and not reason and not shut
-    median = duration(float(np.median((others if timer else rows).duration_ns)))
-    methods = common.by_method(tables, rows.rpc)
+    timer = same_time and not reason and not shut
     # a grpc-timeout may be among the header fields that the capture does not show
     unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
     late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
     hidden = bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
     own = 0 if timer or hidden or shut else _count_of_server(others, limits)
-    many = (len(others) if timer or shut else own) >= limits.warning_share * everything
-    known = int(refused.sum()) >= max(limits.refused_rpcs, limits.warning_share * everything)
-    grave: Severity = "warning" if ((timer or own or shut) and not hidden and many) or known else "info"
-    by = "client" if 2 * (others.source == common.CLIENT_RESET).sum() >= len(others) else "server"
+    return _Cancels(rows, hedged, unclear, refused, others, reason, shut, timer, hidden, own)
+
+
+def _judge(found: _Cancels, of: int, limits: Limits) -> Severity:
+    many = (len(found.others) if found.timer or found.shut else found.own) >= limits.warning_share * of
+    refused = int(found.refused.sum()) >= max(limits.refused_rpcs, limits.warning_share * of)
+    ended = (found.timer or found.own or found.shut) and not found.hidden and many
+    return "warning" if ended or refused else "info"
+
+
+def _explain(tables: Tables, found: _Cancels, limits: Limits) -> str:
+    """Say for each group of the RPCs what ended them, as far as the packets show it."""
+    hedged, unclear, refused = (int(mask.sum()) for mask in (found.hedged, found.unclear, found.refused))
+    explained = found.timer or found.own or found.reason or found.shut or (found.hedged | found.refused).all()
+    own = f"{_name_own(found.own, len(found.rows)).capitalize()} of its own accord, {_BY_SERVER}"
     remarks = (
-        _describe_hedges(int(hedged.sum())) if hedged.any() else "",
-        _describe_unclear(int(unclear.sum())) if unclear.any() else "",
-        _describe_timer(median, hidden) if timer else reason,
-        _HIDDEN if hidden else "",
-        "Their server ended them right before it closed their connection, after its GOAWAY." if shut else "",
-        f"{_name_own(own, len(rows)).capitalize()} of its own accord, {_BY_SERVER}" if own else "",
-        _describe_unsent(tables, others, limits),
-        _describe_refused(rows.where(refused)) if refused.any() else "",
-        ""
-        if timer or own or reason or shut or (hedged | refused).all()
-        else "Whether the application meant it is not on the wire.",
+        f"Their median duration was {found.median}.",
+        _describe_hedges(hedged) if hedged else "",
+        _describe_unclear(unclear) if unclear else "",
+        _describe_timer(found.median, found.hidden) if found.timer else found.reason,
+        _HIDDEN if found.hidden else "",
+        "Their server ended them right before it closed their connection, after its GOAWAY." if found.shut else "",
+        own if found.own else "",
+        _describe_unsent(tables, found.others, limits),
+        _describe_refused(found.rows.where(found.refused)) if refused else "",
+        "" if explained else "Whether the application meant it is not on the wire.",
     )
-    own_advice = f"{_name_own(own, len(rows))}, {_UNASKED} Look in the server's log at the times of the evidence."
-    advice = own_advice if own else _SHUT if shut else _advise(timer, by, bool(hedged.all()))
+    return " ".join(filter(None, remarks))
+
+
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+    found = _sort_out(tables, rows, limits)
+    on, everything = common.connections_of(tables, rows.rpc), tables.rpc_count
+    cancelled = f"{len(rows):,} of {everything:,} RPCs"
+    senders = f"({len(rows) / everything:.1%}) were cancelled, {_count_senders(rows)}"
+    methods = common.listed(common.by_method(tables, rows.rpc))
+    if found.refused.all():
+        title = _name_refusals(tables, rows)
+        verdict = f"{title}: {_CHECK}."
+    else:
+        title = f"{cancelled} were cancelled" + (f" after {found.median}" if found.timer else "")
+        timer = f", by a timer of about {found.median}" if found.timer else ""
+        verdict = f"{cancelled} {senders}{timer}: {_advise(found)}"
     return Finding(
         id=ID,
-        title=_name_refusals(tables, rows)
-        if refused.all()
-        else f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
-        severity=grave,
-        confidence=lower("low" if hidden else "medium" if timer else "high", quality_allows(tables)),
-        scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
-        metrics=_measure(rows, everything)
-        | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
-        | ({"refused_responses": int(refused.sum())} if refused.any() else {})
-        | {"cancelled_by_method": common.listed(methods)},
-        evidence=tuple(common.spans(tables, _sort_like_timer(others) if timer else rows)),
-        explanation=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
-            f"{common.listed(methods)}. {' '.join((f'Their median duration was {median}.', *filter(None, remarks)))}"
-        ),
-        remedies=_LIMITS
-        if refused.all()
-        else (_LOG,)
-        if own
-        else common.seen_first(tables, common.connections_of(tables, rows.rpc), 1, _draining.list_shutdowns())
-        if shut
-        else _list_remedies(tables, others.rpc, timer, by),
+        title=title,
+        severity=_judge(found, everything, limits),
+        confidence=lower("low" if found.hidden else "medium" if found.timer else "high", quality_allows(tables)),
+        scope=Scope(on, common.methods_of(tables, rows.rpc)),
+        metrics=_measure(found, everything) | {"cancelled_by_method": methods},
+        evidence=tuple(common.spans(tables, _sort_like_timer(found.others) if found.timer else rows)),
+        explanation=f"{cancelled} {senders}: {methods}. {_explain(tables, found, limits)}",
+        remedies=_list_remedies(tables, found),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
-        verdict=f"{_name_refusals(tables, rows)}: {_CHECK}."
-        if refused.all()
-        else (
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
-            f"{f', by a timer of about {median}' if timer else ''}: {advice}"
-        ),
+        verdict=verdict,
     )
 
 
@@ -320,10 +355,17 @@ _BY_SERVER = f"{_UNASKED} Some libraries do so when a handler raises an exceptio
 _LOG = Remedy("application", "the server's log", "says at the times of the evidence why it ended them; costs nothing")
 
 
-def _advise(timer: bool, by: str, hedged: bool) -> str:
-    if hedged:
+def _advise(found: _Cancels) -> str:
+    if found.own:
+        ended = _name_own(found.own, len(found.rows))
+        return f"{ended}, {_UNASKED} Look in the server's log at the times of the evidence."
+    if found.shut:
+        return _SHUT
+    if found.hedged.all():
         return "another attempt of the same call was answered (hedging)."
-    return f"find that timer in the {by} or a proxy." if timer else "check whether the application meant it."
+    return (
+        f"find that timer in the {found.by} or a proxy." if found.timer else "check whether the application meant it."
+    )
 
 
 def _describe_hedges(number: int) -> str:
@@ -346,7 +388,8 @@ def _count_senders(rows: Failed) -> str:
     return ", ".join(f"{count:,} {text}" for count, text in zip(counts, texts, strict=True) if count)
 
 
-def _measure(rows: Failed, everything: int) -> dict[str, int | float | str]:
+def _measure(found: _Cancels, everything: int) -> dict[str, int | float | str]:
+    rows, hedged, refused = found.rows, int(found.hedged.sum()), int(found.refused.sum())
     return {
         "cancelled_rpcs": len(rows),
         "rpcs": everything,
@@ -356,28 +399,43 @@ def _measure(rows: Failed, everything: int) -> dict[str, int | float | str]:
         "with_deadline_rpcs": int((rows.deadline_ns > 0).sum()),
         "duration_p50_ns": int(np.median(rows.duration_ns)),
         "cancelled_rpc_time_ns": total_ns(rows.duration_ns),
+        **({"hedged_rpcs": hedged} if hedged else {}),
+        **({"refused_responses": refused} if refused else {}),
     }
 
 
-def _list_remedies(tables: Tables, rpc: Counts, timer: bool, by: str) -> tuple[Remedy, ...]:
-    stop = Remedy(
-        "application",
-        "look at cancellation in the handler",
-        "stops work that no caller waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), Java "
-        "Context.current().isCancelled(), Python context.is_active()",
-    )
-    if not timer:
-        return (stop,)
+def _list_remedies(tables: Tables, found: _Cancels) -> tuple[Remedy, ...]:
+    if found.refused.all():
+        return _LIMITS
+    if found.own:
+        return (_LOG,)
+    if found.shut:
+        on = common.connections_of(tables, found.rows.rpc)
+        return common.seen_first(tables, on, 1, _draining.list_shutdowns())
+    return (*_list_timers(tables, found), _STOP) if found.timer else (_STOP,)
+
+
+_STOP = Remedy(
+    "application",
+    "look at cancellation in the handler",
+    "stops work that no caller waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), Java "
+    "Context.current().isCancelled(), Python context.is_active()",
+)
+
+
+def _list_timers(tables: Tables, found: _Cancels) -> tuple[Remedy, ...]:
+    """List the settings of the software seen that end calls after a time, and where else to look for such a timer."""
     find = Remedy(
         "application",
-        f"find the timer of that length in the {by}",
+        f"find the timer of that length in the {found.by}",
         "as a gRPC deadline it would reach the server, too"
-        if by == "client"
+        if found.by == "client"
         else "the client did not cancel; for example Server::timeout in tonic",
     )
-    seen = {recognise_end(tables, one, int(by == "server")) for one in common.connections_of(tables, rpc)}
-    own = tuple(remedy for remedy in _TIMERS[by] if any(is_of(remedy.implementation, one) for one in seen))
-    return (*own, find, *(() if own else (_ENVOY,)), stop)
+    on = common.connections_of(tables, found.others.rpc)
+    seen = {recognise_end(tables, one, int(found.by == "server")) for one in on}
+    own = tuple(remedy for remedy in _TIMERS[found.by] if any(is_of(remedy.implementation, one) for one in seen))
+    return (*own, find, *(() if own else (_ENVOY,)))
 
 
 _ENVOY = Remedy(
