@@ -108,8 +108,8 @@ def explain_severity(tables: Tables, row: int, share: float, limits: StormLimits
     """Say why control packets that are this share of all are a storm, or are none."""
     if not storm and share >= limits.share:
         return (
-            f"It is no storm: those have {limits.packets:,} such packets or more, {limits.per_second:,.0f} a second or "
-            "more, for a second or longer."
+            f"This is too little for a storm: {limits.packets:,} such packets, {limits.per_second:,.0f} a second, for "
+            "a second or longer."
         )
     if not storm:
         return (

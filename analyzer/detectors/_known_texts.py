@@ -311,7 +311,7 @@ def advise(known: tuple[Meaning, int] | None, failed: int) -> str:
     meaning, count = known
     whose = "Their text" if count == failed else f"The text of {count:,}"
     software = meaning.software.partition(" (")[0]
-    return f"{whose}, one of {software}, says that {meaning.says}: look at {meaning.setting}."
+    return f"{whose} is {software}'s: {meaning.says}. Look at {meaning.setting}."
 
 
 def find_meaning(text: str) -> Meaning | None:

@@ -173,7 +173,7 @@ def show_one_way(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.undelivered
     sender, peer = _name_ends(tables, row)
     yield _shared.show_packet(u, "first_packet", row, f"{sender} retransmits bytes that are never acknowledged")
-    yield _shared.show_packet(u, "last_packet", row, f"retransmission {int(u.retransmissions[row])} of them")
+    yield _shared.show_packet(u, "last_packet", row, f"retransmission {int(u.retransmissions[row])} of these bytes")
     if (error := _find_error(tables, row)) is not None:
         yield _icmp.show_error(tables, error, 0)
     yield _shared.show_packet(u, "heard_packet", row, f"the last packet of {peer}")

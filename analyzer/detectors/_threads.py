@@ -72,15 +72,15 @@ class Spent(Struct, frozen=True, eq=False):
     def explain(self, whose: str = "its") -> str:
         """Say in a sentence what the time was."""
         longest = sorted(_REASONS, key=self._sum, reverse=True)[:_SHOWN]
-        said = [f"{duration(self._sum(one))} {one.what}" for one in longest if self.share(one) >= 0.01]
+        said = [f"{one.what} {duration(self._sum(one))}" for one in longest if self.share(one) >= 0.01]
         whole = duration(float(self.parts.sum()))
-        return f"The scheduler recorded {whose} threads: of {whole} until they sent, {', '.join(said)}."
+        return f"The scheduler recorded {whose} threads. Of the {whole} before they sent: {', '.join(said)}."
 
     def advise(self) -> str | None:
         """Say what the threads mostly did, and what to do."""
         if self.main is None:
             return None
-        return f"its threads {self.main.did} in {self.share(self.main):.0%} of it: {self.main.advice}"
+        return f"its threads {self.main.did} in {self.share(self.main):.0%} of that time: {self.main.advice}"
 
     def make_metrics(self) -> dict[str, int | float | str]:
         """Return the figures for a finding."""

@@ -141,8 +141,8 @@ def _choose(mine: Sequence[Timer], time_ns: float, software: str | None) -> tupl
 
 def _describe(timer: Timer) -> str:
     default = "no default" if timer.default_ns is None else f"{timer.default_ns / S:g} s by default"
-    ends = "without a byte of the stream" if timer.measures == SILENCE else "after the request"
-    return f"ends a stream at that time {ends}; {default} ({timer.source}); longer ones keep dead streams"
+    ends = "after that time without a byte of it" if timer.measures == SILENCE else "that long after its request"
+    return f"ends a stream {ends}; {default} ({timer.source}); a longer time keeps dead streams open longer"
 
 
 class IdleLimit(Struct, frozen=True):
@@ -170,5 +170,5 @@ def list_idle_limits(silence_ns: int) -> tuple[Remedy, ...]:
     passed = [limit for limit in IDLE_LIMITS if limit.limit_ns <= silence_ns][::-1]
     note = "forgets or closes a connection after {:g} s without a packet by default ({})"
     found = tuple(Remedy(x.device, "idle timeout", note.format(x.limit_ns / S, x.source)) for x in passed)
-    hint = "no default limit that is known is so short: look for a changed one in devices between client and server"
+    hint = "all known defaults are longer: look for a changed one in devices between client and server"
     return found or (Remedy("network", "idle timeouts of proxies, NAT and firewalls", hint),)

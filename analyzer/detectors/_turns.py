@@ -226,4 +226,4 @@ def show_gaps(tables: Tables, row: int, examples: int = _shared.EXAMPLES) -> Ite
 
 def _describe_way(ns: int) -> str:
     """Say how far the capture point is from the client, which a gap does not include."""
-    return f"; the client has it about {duration(ns)} later" if ns else ""
+    return f"; the client receives it about {duration(ns)} later" if ns else ""

@@ -219,7 +219,7 @@ def _are_both_shut(tables: Tables, window: Window, rows: Ints) -> bool:
     return bool(2 * waits.duration_ns[rows][both].sum() > waits.duration_ns[rows].sum())
 
 
-_BOTH = " The stream window and the connection window were both used up: to enlarge one alone will not help."
+_BOTH = " The stream window and the connection window were both used up: enlarging one alone will not help."
 
 
 def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> _Words:
@@ -262,10 +262,10 @@ def _describe_late_reader(
     marks = _mark_late(tables, limits, rows, durations)
     late, trip = rows[marks], duration(int(_stalls.measure(tables, stalls)["round_trip_ns"]))
     median = duration(float(np.median(durations[marks])))
-    explained = f"longer than the round trip of {trip} explains"
-    took = f"{len(late):,} of {len(rows):,} waits for the {window.opened_by} took {explained}, {median} (median)"
+    longer = f"longer than the round trip of {trip} explains"
+    took = f"{len(late):,} of {len(rows):,} waits for the {window.opened_by} took {median} (median), {longer}"
     if len(rows) == 1:
-        took = f"The wait for the {window.opened_by} took {median}, {explained}"
+        took = f"The wait for the {window.opened_by} took {median}, {longer}"
     prompt = ""
     if 2 * len(late) < len(rows):
         rest = duration(float(np.median(durations[~marks])))
@@ -275,7 +275,7 @@ def _describe_late_reader(
         step = f"a queue on the path delayed the {window.opened_by}, or {reader} reads slowly; capture there, too"
         return replace(words, slow_reader=None, why=why, first_step=step)
     why = f"{took}: {reader} was slow to read, or the network queued packets.{prompt}"
-    step = f"{reader} reads slowly, its application or its library; make it read sooner"
+    step = f"the application or the library on {reader} reads slowly; make it read sooner"
     return replace(words, why=why, first_step=step)
 
 

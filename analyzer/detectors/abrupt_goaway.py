@@ -126,7 +126,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
-    what = " and ".join(parts)
+    what = ", and ".join(parts)
     goaway = "GOAWAY" if _is_announced(tables, connections) else "GOAWAY without notice"
     safe = "the refused calls are safe to retry" if len(refused) else "retry only calls that may run twice"
     return Finding(
@@ -162,7 +162,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             f"{_shared.name_hosts(tables, connections, 0)} began {calls} on {ended} after the server's GOAWAY, which "
             f"refused them: the client must connect again; {safe}."
             if late == len(rows)
-            else f"{server} ended {ended} with {goaway}, and {what}. {_advise(drained)}; {safe}."
+            else f"{server} ended {ended} with {goaway}. It {what}. {_advise(drained)}; {safe}."
         ),
     )
 
@@ -236,7 +236,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
         )
     if len(lost):
         parts.append(
-            f"{count(len(lost), 'call')} that the server had accepted got no answer, because it closed "
+            f"{count(len(lost), 'call')} that the server had accepted got no answer, because it closed the connection "
             f"within a round trip after its GOAWAY. {'It' if len(lost) == 1 else 'They'} may have been processed."
         )
     return parts

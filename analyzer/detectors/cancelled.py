@@ -334,7 +334,7 @@ def _describe_unsent(tables: Tables, rows: Failed, limits: Limits) -> str:
             "for another reason than their deadline."
         )
     return (
-        f"{reset}: the client gave up before or as it sent them. If they had waited there, their deadline of "
+        f"{reset}: the client gave up before or as it sent them. If they had waited in the client, their deadline of "
         f"{deadlines} may have passed."
     )
 

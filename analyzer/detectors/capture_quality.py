@@ -224,7 +224,7 @@ def _make_finding(tables: Tables, problems: list[_Problem]) -> Finding:
         + _explain_trust(tables, hidden),
         remedies=tuple(dict.fromkeys(problem.remedy for problem in problems if problem.remedy)),
         references=("tcpdump(1)", "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997)"),
-        verdict=f"The capture is incomplete: {problems[0].text}{more}. "
+        verdict=f"A problem of the capture: {problems[0].text}{more}. "
         + ("Capture again before trusting the figures." if grave else f"This hides {problems[0].hides}."),
     )
 

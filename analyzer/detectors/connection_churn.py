@@ -341,7 +341,7 @@ _ENDED = Remedy(
     "the server's limits on requests, age and idle time of a connection, and its log at the times of the evidence",
     "say why it ends connections so early",
 )
-_BREAKS = "it breaks off each connection with an error, so one shared channel does not keep them"
+_BREAKS = "it ends each connection with an error, so sharing one channel does not help"
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
 REMEDIES = (
     Remedy("application", "create the channel once and share it", _KEEP),

@@ -152,8 +152,8 @@ def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
 
 
 _UNKNOWN = (
-    "reset none of them: either the callers still waited, or their library had given up without a word, which packets "
-    "do not show."
+    "reset none of them. The packets do not show whether the callers still waited, or their library had given up "
+    "without telling the server."
 )
 
 
@@ -171,7 +171,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     if own:
         reached = "ended with DEADLINE_EXCEEDED without a grpc-timeout"
         server = name_hosts(tables, connections, 1)
-        meanwhile = f" None of them had a grpc-timeout: the status is of {server} or of what it calls."
+        meanwhile = f" None of them had a grpc-timeout: the status comes from {server} or from what it calls."
         todo = _known_texts.advise(known, len(rows)) or f"Look for that timer on {server}, or behind it."
     silence = None if own else _find_silence(tables, rows, limits)
     if silence is not None:
@@ -314,7 +314,9 @@ def _measure(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
 def _advise_first(tables: Tables, rows: Failed, connection: int, *, own: bool) -> Remedy:
     """Advise the client where it was waited for most of the time, the server's handler otherwise."""
     if own and not recognise_proxy(tables, (connection,)):
-        return Remedy("application", "the server's log at the times of the evidence", "which of its timers that was")
+        return Remedy(
+            "application", "the server's log at the times of the evidence", "says which of its timers that was"
+        )
     went = common.where_time_went(tables, rows)
     if 2 * went.get("client", 0) <= sum(went.values()):
         return _advise_stopping(tables, connection)

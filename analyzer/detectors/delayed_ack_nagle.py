@@ -108,8 +108,8 @@ def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
     if not estimated:
         return ""
     return (
-        f"{count(estimated, 'response')} waited behind a segment of something else. Packets do not show when the "
-        "server wrote a response: it is taken to have needed as long as the slowest of the four before it that "
+        f"{count(estimated, 'response')} waited behind a segment of other data. Packets do not show when the "
+        "server wrote a response: it is assumed to have taken as long as the slowest of the last four responses that "
         "nothing held back. "
     )
 

@@ -177,9 +177,10 @@ def _split_by_kind(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
 
 
 def _sum_by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
-    """Sum up the intervals as (kind, messages, nanoseconds), the longest first."""
+    """Sum up the sorted intervals as (kind, messages, nanoseconds), the longest first; a message may have several."""
+    message = np.cumsum(_mark_first_of_message(tables, rows)) if len(rows) else rows
     found = [
-        (kind, int(_mark_first_of_message(tables, chosen).sum()), total_ns(tables.waits.duration_ns[chosen]))
+        (kind, len(np.unique(message[np.isin(rows, chosen)])), total_ns(tables.waits.duration_ns[chosen]))
         for kind, chosen in _split_by_kind(tables, rows)
         if len(chosen)
     ]
@@ -270,12 +271,11 @@ def _measure(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str,
 def _explain_held(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
     if not len(held):
         return
-    parts = [
-        f"{number:,} by {_HOLDERS[kind][0]} for {duration(time)}{_refer(kind)}"
-        for kind, number, time in _sum_by_kind(tables, held)
-    ]
+    sums = _sum_by_kind(tables, held)
+    parts = [f"{number:,} by {_HOLDERS[kind][0]} for {duration(time)}{_refer(kind)}" for kind, number, time in sums]
+    several = ", some by several causes" if sum(number for _, number, _ in sums) > messages else ""
     messages_were = count(messages, "message was", "messages were")
-    yield f"At least {messages_were} held back after the first bytes: {'; '.join(parts)}."
+    yield f"At least {messages_were} held back after the first bytes{several}: {'; '.join(parts)}."
     yield "The findings of these causes count that time; it is not counted here."
 
 

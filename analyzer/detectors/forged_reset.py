@@ -121,7 +121,8 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
 
 def _list_others(rows: list[int]) -> Iterator[str]:
     if len(rows) > 1:
-        yield f"{count(len(rows) - 1, 'further RST')} on this or other connections look alike."
+        look = "looks" if len(rows) == 2 else "look"
+        yield f"{count(len(rows) - 1, 'further RST')} on this or other connections {look} alike."
 
 
 def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:

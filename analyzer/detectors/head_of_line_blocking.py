@@ -79,8 +79,8 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
         explanation=(
             "Messages that had begun waited while their connection sent bytes of other streams. The median wait was "
             f"{each} ({_stalls.list_blocked(tables, stalls)}), {total} of RPC time in total. A connection of their own "
-            "saves all of it only where the link has room. Messages that had not begun waited as well, and are not "
-            "counted."
+            "would save all of it only if the link has room. Messages that had not begun waited as well, and are "
+            "not counted."
         ),
         remedies=_list_remedies(tables, connection, direction),
         references=("RFC 9113 section 5", "https://grpc.io/docs/guides/performance/"),

@@ -223,7 +223,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
         yield _shared.show_packet(o, "last_packet", row, f"its last packet ({where})")
     if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
         side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
-        yield _shared.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing of it")
+        yield _shared.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing for this RPC")
 
 
 def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:

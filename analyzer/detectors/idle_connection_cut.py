@@ -278,8 +278,8 @@ def _describe_reset(tables: Tables, row: int) -> str:
     after = duration(int(c.time_ns[row]) - int(c.peer_time_ns[row]))
     text = f"The RST came {after} after the packet"
     if _resets.comes_from_elsewhere(tables, row):
-        text += f", with a TTL of {c.ttl[row]}; earlier packets of that side had a TTL of {c.most_ttl[row]}"
-        return f"{text}. So a device between sent it, not that side."
+        text += f", with a TTL of {c.ttl[row]}; earlier packets of that host had a TTL of {c.most_ttl[row]}"
+        return f"{text}. So a device on the path sent it, not that host."
     known = "" if c.acknowledges[row] else " It has no ACK: its sender did not know the connection any more."
     return f"{text}; its TTL is {c.ttl[row]}.{known}"
 

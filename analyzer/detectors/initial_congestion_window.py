@@ -193,7 +193,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
             f"{who} waited {each}{' on average' if paying > 1 else ''} ({share:.0%} of RPC time) because a new "
-            f"connection may send {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
+            f"connection may send only {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )
 

@@ -193,7 +193,7 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         title=cause.title
         if cause
         else f"{packets} were retransmitted ({share:.1%}); the cost to RPCs is "
-        + ("encrypted" if hidden else "not visible in this capture"),
+        + ("hidden by encryption" if hidden else "not visible in this capture"),
         severity="warning" if share >= limits.repeated_warning else "info",
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
@@ -370,8 +370,8 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
     )
     if queue := _find_queue(tables, cost):
         text += (
-            f" When its packet was lost, a network queue of up to {duration(queue)} stood on the way: full queues "
-            "drop packets."
+            f" When its packet was lost, packets waited in a network queue of up to {duration(queue)} on the way: full "
+            "queues drop packets."
         )
     if cost.window_ns:
         text += (
@@ -399,8 +399,8 @@ def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         f"{duration(cost.lost_ns)} of RPC time ({share:.0%})"
     )
     if queue := _find_queue(tables, cost):
-        held = f"a network queue of up to {duration(queue)} stood then"
-        return f"{lost}, and {held}: pace large messages, or use fq_codel."
+        queued = f"with packets queued for up to {duration(queue)}"
+        return f"{lost}, {queued}: pace large messages, or use fq_codel."
     window = f", {duration(cost.window_ns)} of it by reduced congestion windows" if cost.window_ns else ""
     return f"{lost}{window}: find where packets are dropped."
 

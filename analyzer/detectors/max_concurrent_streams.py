@@ -188,8 +188,8 @@ _QUEUED = (
     "It is a lower bound, because the length of the queue is not on the wire. "
 )
 _MAY_QUEUE = (
-    "A queue in the client is not on the wire: its own measure of the calls, if longer than the durations here, would "
-    "prove one. "
+    "A queue in the client is not on the wire. Call times that the client measured, if longer than the durations here, "
+    "would prove one. "
 )
 
 
@@ -237,7 +237,7 @@ def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
         yield from _control.show_span(tables, row, f"{count(limit, 'stream')} stay open, as many as allowed")
         return
     last = int(full[0])
-    words = f"stream {rpcs.stream[last]} begins: as many as allowed are open, {limit:,}"
+    words = f"stream {rpcs.stream[last]} begins: {limit:,} are open, as many as allowed"
     yield Evidence(int(rpcs.first_packet[last]), int(rpcs.start_time_ns[last]), words)
 
 
@@ -255,7 +255,7 @@ def _show_refill(tables: Tables, row: int, limit: int, were_waiting: str) -> Ite
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
-    yield Evidence(ended, ended_at, f"a stream ends while as many are open as allowed, {limit:,}")
+    yield Evidence(ended, ended_at, f"a stream ends while {limit:,} are open, as many as allowed")
     yield Evidence(opened, when, f"a new stream takes its place at once: RPCs {were_waiting} waiting")
 
 

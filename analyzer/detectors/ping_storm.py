@@ -148,7 +148,7 @@ def _explain_pings(end: str, most: int, every: int, purposes: dict[str, int]) ->
         return "The PINGs themselves are not in the capture."
     source = f"All {every:,} PINGs come" if most == every else f"Of {every:,} PINGs of both ends, {most:,} come"
     words = [text.count(number, _PURPOSES[name], _PLURALS.get(name)) for name, number in purposes.items() if number]
-    return f"{source} from {end}; by their payload there are {', '.join(words)}."
+    return f"{source} from {end}. Their payloads show {', '.join(words)}."
 
 
 def _count_purposes(tables: Tables, row: int) -> dict[str, int]:

@@ -154,7 +154,7 @@ _REASONS = {
     431: "431 means that the header fields are larger than its limit.",
     464: "464 means that the versions of HTTP do not match (AWS load balancers).",
     502: "502 means that its backend refused, closed, did not speak the protocol, or did not respond in time.",
-    503: "503 means that it was overloaded or out of service, or, of a proxy, that no backend was there or answered.",
+    503: "503 means that it was overloaded or out of service; from a proxy, that no backend was there or answered.",
     504: "504 means that its backend did not respond in time.",
 }
 """What HTTP statuses mean (RFC 9110 section 15, RFC 6585; 464 as AWS documents it)."""
@@ -165,7 +165,7 @@ def _explain_status(code: int) -> str:
         return "200 with a media type that is not gRPC's means a page, often of a login or of an error."
     if 300 <= code < 400:
         return f"{code} is a redirect, often to a login; gRPC clients do not follow it."
-    return _REASONS.get(code, f"What {code} means there, its log says.")
+    return _REASONS.get(code, f"Its log says what {code} means there.")
 
 
 _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {

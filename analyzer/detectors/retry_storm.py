@@ -148,7 +148,7 @@ def _explain(tables: Tables, found: Retries, requests: int, retries: int, are: s
     )
     if len(found.retries):
         yield (
-            f"The attempts before had mostly failed with {_name_most_frequent(tables, found)}. "
+            f"The attempts before them had mostly failed with {_name_most_frequent(tables, found)}. "
             f"{_describe_back_off(tables, found)} {_describe_outcome(tables, found)}"
         )
     if unpaired:
@@ -235,7 +235,10 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
     alike = "method, size and x-request-id" if by_id else "method and size"
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {tables.rpc_count:,} requests repeat a failed one, {requests / calls:.1f} per call",
+        title=(
+            f"{len(rows):,} of {tables.rpc_count:,} requests repeat a failed one, "
+            f"{requests / calls:.1f} attempts per call"
+        ),
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(confidence, _shared.quality_allows(tables)),
         scope=Scope(tuple(_shared.distinct(r.connection[rows]).tolist()), _shared.names(tables, sorted(methods))),

@@ -261,7 +261,9 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
         if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
             return Skipped(ID, f"the network's queue may explain the late responses of {method.name}")
         if _began_before_answers(tables, slow, limits):
-            return Skipped(ID, f"the late responses of {method.name} are of the first calls that their server answered")
+            return Skipped(
+                ID, f"the late responses of {method.name} belong to the first calls that the server answered"
+            )
         means = _measure_servers(tables, _find_examples(tables, slow)[0])
         if means[0][0] < limits.of_tail * p99:
             return slow
@@ -407,8 +409,8 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
     if slow.tail:
         return (
             f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} or more for one "
-            "response in a hundred: some calls wait for something there. Beyond the median they took "
-            f"{duration(slow.beyond_median_ns)} in total."
+            "response in a hundred: some calls wait for something there. These took "
+            f"{duration(slow.beyond_median_ns)} longer than the median in total."
         )
     return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 

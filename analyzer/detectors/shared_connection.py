@@ -186,13 +186,13 @@ def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
 def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) -> str:
     m = _measure(tables, turn, seen, 1)
     return (
-        f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all of "
-        f"them had their responses and nothing was in flight in either direction. The client then sent nothing for "
+        f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all "
+        f"had their responses, and nothing was in flight in either direction. The client then sent nothing for "
         f"about {duration(seen.p50_ns)} (nine of ten times for less than "
         f"{duration(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
-        f"From one of these gaps to the next it sends {m['requests_per_round']} requests, {m['requests_per_burst']} of "
-        "them before a response arrives, which takes about "
-        f"{duration(float(m['round_turnaround_ns']))} without the gap. In the gaps no "
+        f"From one gap to the next it sends {m['requests_per_round']} requests, {m['requests_per_burst']} of them "
+        "before the first response arrives. Such a round takes about "
+        f"{duration(float(m['round_turnaround_ns']))} without its gap. In the gaps no "
         "response is outstanding and no request is unfinished: the time passes above TCP. A client without processor "
         "time left looks the same, and is not faster with more connections. A second capture with separate connections "
         "decides (grpcdiag compare)."
@@ -206,7 +206,7 @@ def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
         return f" This is info: one connection is often enough for {callers} callers."
     if _turns.mark_regular(tables, turn.rows, limits.dispersion)[0]:
         return (
-            " This is info: the callers send at regular intervals. Timers or pauses of their own look like this, and "
+            " This is info: the callers send at regular intervals. Callers with timers or pauses look like this, and "
             "so do callers that wait for a connection and a server of steady speed."
         )
     if turn.gap_ns[0] >= limits.gap_ns:

@@ -220,7 +220,7 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
         "busy_intervals_10ms": int(d.busy_intervals[worst]),
-        "intervals_10ms": int(seconds * 100) + 1,
+        "intervals_10ms": max(int(seconds * 100) + 1, int(d.busy_intervals[worst])),
     }
 
 
@@ -230,7 +230,8 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
     head = (
         f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {count(int(m['streams']), 'stream')} in "
         f"{m['packets_sent']:,} packets of {m['payload_bytes_per_packet']} bytes on average{segment}. A packet with "
-        f"any holds {m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames on average. "
+        f"message bytes holds {m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames on "
+        "average. "
     )
     reason = (
         "They are spread over time: each stream sends seldom, but together they send "
@@ -244,8 +245,8 @@ def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spr
     probes = f" {pings}." if m["estimator_pings"] else ""
     return (
         f"{head}{reason}{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both "
-        f"directions carry PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such "
-        f"frames for each DATA frame.{probes} This costs load at both ends, not time on the wire."
+        f"directions carry PING, WINDOW_UPDATE or SETTINGS alone: {m['control_frames_per_data_frame']} such frames "
+        f"for each DATA frame.{probes} This costs load at both ends, not time on the wire."
     )
 
 

@@ -211,7 +211,7 @@ def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
 
 def _describe_pings(tables: Tables, trip: _Trip) -> str:
     intervals = _measure_intervals(tables, trip)
-    apart = f", {duration(int(intervals.min()))} apart at least" if len(intervals) else ""
+    apart = f", at least {duration(int(intervals.min()))} apart" if len(intervals) else ""
     sender = host(tables, trip.connection, int(tables.pings.direction[trip.pings[-1]]))
     return f"{sender} sent {count(len(trip.pings), 'PING')}{apart}"
 
@@ -227,8 +227,8 @@ def _describe_consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
         return " This server accepted them, so its policy is not the default."
     waiting = _count_open_rpcs(tables, closed)
-    rpcs = count(waiting, "RPC") if waiting else "No RPC"
-    return f" {rpcs} had no response when the GOAWAY arrived; the client must connect again."
+    rpcs = count(waiting, "RPC was", "RPCs were") if waiting else "No RPC was"
+    return f" {rpcs} waiting for a response when the GOAWAY arrived; the client must connect again."
 
 
 def _measure(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:

@@ -158,7 +158,7 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
         parts.append(f"the request for {duration(up.p50)}{places[0]}")
     if down.p50 >= up.p50:
         parts.append(f"the response for {duration(down.p50)}{places[2] if len(places) > 2 else ''}")
-    return f"Of {duration(whole.p50)} (median), the proxy {proxy} held {' and '.join(parts)}."
+    return f"Of the {duration(whole.p50)} of a call (median), the proxy {proxy} held {' and '.join(parts)}."
 
 
 def _say_mean(proxy: str, held_ns: int, calls: int) -> str:
@@ -214,7 +214,7 @@ def _say_sent(held: Held) -> str:
     if held.sending_ns[waited].sum() <= _MOST * held.up_ns[waited].sum():
         return ""
     sent = duration(float(np.median(held.sending_ns[waited])))
-    return f" Calls may last as long without it: the client sends for {sent}."
+    return f" Calls may take as long without the buffer: the client sends for {sent}."
 
 
 def _list_remedies(tables: Tables, proxy: Proxy, hop: Hop, calls: int) -> Iterator[Remedy]:

@@ -148,8 +148,8 @@ def test_findings_about_idle_intervals_say_what_the_clients_threads_did(finding_
     )
     assert recorded.confidence == plain.confidence, "more connections may be slower all the same"
     assert (
-        "The scheduler recorded the client's threads: of 43.7 ms until they sent, 26.7 ms work, "
-        "10.7 ms waits for a processor" in recorded.explanation
+        "The scheduler recorded the client's threads. Of the 43.7 ms before they sent: work 26.7 ms, "
+        "waits for a processor 10.7 ms" in recorded.explanation
     )
     assert "scheduler" not in plain.explanation
     assert recorded.metrics["thread_running_ns"] > recorded.metrics["client_held_ns"] / 2

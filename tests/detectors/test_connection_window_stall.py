@@ -158,5 +158,5 @@ def test_two_windows_at_zero_are_both_named(stream_window: int, both: bool) -> N
     tables = decode([synthetic("connection-window-fires").file])
     tables = changed(tables, "waits", stream_window_bytes=np.full_like(tables.waits.stream_window_bytes, stream_window))
     finding = firing(detect(tables, Limits()))
-    assert ("to enlarge one alone will not help" in finding.explanation) is both
+    assert ("enlarging one alone will not help" in finding.explanation) is both
     assert ("enlarge stream and connection window on server" in finding.verdict) is both

@@ -172,7 +172,7 @@ def test_an_answer_after_the_deadline_is_a_warning(tmp_path: Path, status: int) 
     found = must(deadline_exceeded, late(tmp_path, status))
     assert (found.severity, found.metrics["answered_late_rpcs"]) == ("warning", 4)
     assert "deadline_exceeded_rpcs" not in found.metrics
-    assert "which packets do not show" in found.verdict
+    assert "had given up without telling the server" in found.verdict
     assert "after their deadline of 50.0 ms" in found.title
 
 

@@ -67,6 +67,6 @@ def test_a_response_behind_something_else_is_granted_its_servers_time() -> None:
     finding = next(f for f in analysis.findings if f.id == "delayed-ack-nagle")
     assert finding.lost_ns == pytest.approx(337 * MS, rel=0.03)
     assert finding.metrics["median_wait_ns"] == pytest.approx(37 * MS, rel=0.03)
-    assert "9 responses waited behind a segment of something else." in finding.explanation
+    assert "9 responses waited behind a segment of other data." in finding.explanation
     assert all("43.8 ms after the stop" in shown.what for shown in finding.evidence[1:3])
     assert finding.remedies[0].implementation == "grpc-go"

@@ -87,7 +87,7 @@ def test_a_reset_by_a_device_is_told_from_the_servers() -> None:
     """The RST has a TTL of 250, the server's packets 61."""
     finding = the_finding(detector, [recorded("wild/idle-rst.pcap.zst")])
     assert finding.metrics["rst_connections"] == 1
-    assert "with a TTL of 250; earlier packets of that side had a TTL of 61" in finding.explanation
+    assert "with a TTL of 250; earlier packets of that host had a TTL of 61" in finding.explanation
     same = the_finding(detector, [recorded("wild/idle-rst.pcap.zst")]).verdict
     assert "keepalive" in same
 

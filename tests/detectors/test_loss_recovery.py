@@ -244,7 +244,7 @@ def test_a_queue_of_the_other_direction_drops_no_packet(tmp_path: Path) -> None:
     other = replace(tables.connections, recovery_direction=np.array([1], dtype=np.uint8))
     (found,) = detect(replace(tables, connections=other), Limits())
     assert isinstance(found, Finding)
-    assert "a network queue of up to 39.0 ms stood then" in found.verdict
+    assert "with packets queued for up to 39.0 ms" in found.verdict
 
 
 @pytest.mark.parametrize("name", ["wild/bloat-same-lossy", "wild/ghz-outage", "wild/grpcio-outage"])

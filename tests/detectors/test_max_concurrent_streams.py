@@ -84,7 +84,7 @@ def test_a_limit_that_open_streams_fill_is_a_warning(name: str, limit: int, last
     finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
     assert (finding.severity, finding.confidence, finding.lost_ns) == ("warning", "medium", None)
     assert finding.metrics["max_concurrent_streams"] == limit
-    assert finding.evidence[0].what == f"stream {last} begins: as many as allowed are open, {limit}"
+    assert finding.evidence[0].what == f"stream {last} begins: {limit} are open, as many as allowed"
 
 
 def test_streams_that_are_busy_until_the_end_fill_a_limit(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_streams_that_are_busy_until_the_end_fill_a_limit(tmp_path: Path) -> Non
         call.reply_message(5)
     tables = played(conv, tmp_path, "none")
     assert len(tables.open_rpcs.stream) == 0
-    assert must(detector, tables).evidence[0].what == "stream 19 begins: as many as allowed are open, 10"
+    assert must(detector, tables).evidence[0].what == "stream 19 begins: 10 are open, as many as allowed"
     without_a_row = changed(tables, "rpcs", connection=[1] + 9 * [0])
     assert "10 streams stay open, as many as allowed" in must(detector, without_a_row).evidence[0].what
 

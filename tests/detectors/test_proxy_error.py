@@ -116,7 +116,7 @@ def test_only_a_majority_is_most(tmp_path: Path, statuses: list[int], most: bool
     found = must(proxy_error, played(refused(statuses), tmp_path))
     assert ("most 503" in found.title) == most
     assert found.verdict.endswith(
-        "503 means that it was overloaded or out of service, or, of a proxy, that no backend was there or answered."
+        "503 means that it was overloaded or out of service; from a proxy, that no backend was there or answered."
     )
 
 

@@ -153,7 +153,7 @@ def test_known_texts_are_shown_and_others_are_not(tmp_path: Path) -> None:
     assert tables.errors == (lost,)
     found = must(rpc_errors, tables)
     assert f'"{lost}" (2)' in found.explanation
-    assert "The text of 2, one of envoy, says that a circuit breaker was open" in found.verdict
+    assert "The text of 2 is envoy's: a circuit breaker was open" in found.verdict
     assert "bob" not in repr(found)
     assert "circuit" not in must(rpc_errors, played(failing([lost, *others]), tmp_path)).verdict
 

@@ -164,7 +164,7 @@ def test_recorded_threads_say_what_the_calls_wait_for(tmp_path: Path) -> None:
     plain = played(pooled(16, 1), tmp_path)
     found = must(detector, as_recorded(plain, {"lock": 0.8, "running": 0.2}))
     assert found.confidence == "medium"
-    assert found.verdict.endswith("its threads waited for a lock or a queue in 80% of it: profile its waits.")
+    assert found.verdict.endswith("its threads waited for a lock or a queue in 80% of that time: profile its waits.")
     assert must(detector, as_recorded(plain, {"lock": 0.4, "io": 0.4, "timer": 0.2})).confidence == "low"
 
 

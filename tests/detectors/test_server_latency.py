@@ -262,8 +262,8 @@ def test_recorded_threads_say_what_a_tail_waited_for() -> None:
     before = must(server_latency, plain)
     found = must(server_latency, as_recorded(plain, {"running": 1.0}, longest={"lock": 0.9, "running": 0.1}))
     assert (before.confidence, found.confidence) == ("medium", "high")
-    assert found.verdict.endswith("its threads waited for a lock or a queue in 90% of it: profile its waits.")
-    assert "The scheduler recorded its threads: of " in found.explanation
+    assert found.verdict.endswith("its threads waited for a lock or a queue in 90% of that time: profile its waits.")
+    assert "The scheduler recorded its threads. Of the " in found.explanation
     assert int(found.metrics["thread_lock_ns"]) == pytest.approx(9 * int(found.metrics["thread_running_ns"]), rel=0.01)
     assert (found.lost_ns, found.evidence) == (before.lost_ns, before.evidence)
 

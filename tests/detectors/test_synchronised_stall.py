@@ -357,9 +357,9 @@ def test_recorded_threads_say_whether_a_process_was_paused_or_busy() -> None:
         for some in (plain, as_recorded(plain, {"running": 1.0}), as_recorded(plain, {"throttled": 1.0}))
     )
     assert ran.title.startswith("server 10.77.188.2 was busy 5 times")
-    assert ran.verdict.endswith("its threads ran in 100% of it: profile it.")
+    assert ran.verdict.endswith("its threads ran in 100% of that time: profile it.")
     assert "its event loop is blocked. " in ran.explanation and "busy" in ran.title
     assert waited.title == before.title
-    assert waited.verdict.endswith("its threads were stopped by a CPU quota in 100% of it: raise the quota.")
+    assert waited.verdict.endswith("its threads were stopped by a CPU quota in 100% of that time: raise the quota.")
     assert 5 * 300 * MS < int(waited.metrics["thread_throttled_ns"]) < 31 * 400 * MS
     assert "thread_throttled_ns" not in before.metrics
