@@ -152,12 +152,13 @@ class Alike(LossLimits, frozen=True, eq=False):
 _MAX_AGE = "max_age"
 """What grpc-go, grpc-java, grpc-js and C-core write into the GOAWAY of a connection that reached its maximum age."""
 _GRACES = {
+    "grpc-go": "MaxConnectionAgeGrace",
     "grpc-java": "NettyServerBuilder.maxConnectionAgeGrace",
     "grpc-js": "grpc.max_connection_age_grace_ms",
     _software.C_CORE: "grpc.max_connection_age_grace_ms",
 }
 """The time that calls have from then on, by software."""
-STOPS = ("graceful_stop", "app_requested", "server_shutdown", "Server shutdown")
+STOPS = ("graceful_stop", "app_requested", "server_shutdown", "Server shutdown", "Voluntary connection close.")
 """What servers write into GOAWAYs when they are stopped."""
 _NO_LIMIT = ("max_idle", *STOPS)
 """Texts of GOAWAYs that no limit on requests or age caused."""
@@ -199,8 +200,8 @@ class Drained(Struct, frozen=True, eq=False):
     def advise(self) -> str:
         """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""
         if self.is_said:
-            grace = _GRACES.get(self.software or "", "MaxConnectionAgeGrace")
-            return f"That is a connection's maximum age: give open calls more time before the server closes ({grace})."
+            grace = name_grace(self.software)
+            return f"That is a connection's maximum age: give open calls more time before the server closes{grace}."
         own = [remedy.knob for remedy in self.list_remedies() if _software.is_of(remedy.implementation, self.software)]
         return f"The server drains connections {self.when}: raise that limit{f' ({own[0]})' if own else ''}."
 
@@ -208,6 +209,11 @@ class Drained(Struct, frozen=True, eq=False):
         """List the settings of that limit, those of the server's software first."""
         remedies = (REMEDIES_REQUESTS if self.requests else ()) + (REMEDIES_AGE if self.age_ns else ())
         return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
+
+
+def name_grace(software: str | None) -> str:
+    """Name the time that calls have from a connection's maximum age on: ` (MaxConnectionAgeGrace)`; perhaps nothing."""
+    return f" ({_GRACES[software]})" if software in _GRACES else ""
 
 
 def is_stopped(tables: Tables, goaway: int) -> bool:
@@ -223,6 +229,7 @@ def list_shutdowns(java: str = "", core: str = "", js: str = "") -> tuple[Remedy
         Remedy("grpc-java", f"{java}Server.shutdown(), awaitTermination(...)", f"{waits}, up to that time"),
         Remedy("C-core", f"{core}Server::Shutdown(deadline)", f"{waits}, up to that time"),
         Remedy("grpc-js", f"{js}Server.tryShutdown()", f"{waits}, however long they take"),
+        Remedy("Pekko HTTP", "Http.ServerBinding.terminate(hardDeadline)", f"{waits}, up to that time"),
     )
 
 

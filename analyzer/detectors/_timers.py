@@ -155,6 +155,7 @@ class IdleLimit(Struct, frozen=True):
 
 IDLE_LIMITS = (
     IdleLimit("AWS ALB", 60 * S, "Application Load Balancers, User Guide: connection idle timeout"),
+    IdleLimit("Pekko HTTP", 60 * S, "reference.conf: pekko.http.server.idle-timeout, Pekko HTTP 1.1"),
     IdleLimit("nginx", 75 * S, "ngx_http_core_module: keepalive_timeout, nginx 1.27"),
     IdleLimit("Azure load balancer, NAT gateway", 240 * S, "Azure Load Balancer, TCP reset and idle: 4 min"),
     IdleLimit("AWS NLB, NAT gateway", 350 * S, "Network Load Balancers and NAT gateways, User Guides"),
@@ -172,3 +173,26 @@ def list_idle_limits(silence_ns: int) -> tuple[Remedy, ...]:
     found = tuple(Remedy(x.device, "idle timeout", note.format(x.limit_ns / S, x.source)) for x in passed)
     hint = "all known defaults are longer: look for a changed one in devices between client and server"
     return found or (Remedy("network", "idle timeouts of proxies, NAT and firewalls", hint),)
+
+
+_IDLE_TIMEOUTS = {
+    "envoy": "idle_timeout",
+    "nginx": "keepalive_timeout",
+    "haproxy": "timeout http-keep-alive",
+    "caddy": "timeouts idle",
+    "grpc-go": "keepalive.ServerParameters{MaxConnectionIdle: ...}",
+    "grpc-java": "NettyServerBuilder.maxConnectionIdle(...)",
+    "Hypercorn": "keep_alive_timeout",
+    "Pekko HTTP": "pekko.http.server.idle-timeout",
+}
+"""The settings by which servers close idle connections, by software."""
+
+
+def make_idle_timeout(software: str | None) -> Remedy:
+    """Name the idle timeout of the server's software; of all that are known where it is unknown."""
+    longer = "the idle timeout of the server or proxy: longer than the time between calls"
+    if software in _IDLE_TIMEOUTS:
+        return Remedy(software, _IDLE_TIMEOUTS[software], longer)
+    if software is not None:
+        return Remedy("application", longer, f"no setting of {software} is known here")
+    return Remedy("application", longer, ", ".join(f"{setting} ({name})" for name, setting in _IDLE_TIMEOUTS.items()))

@@ -62,6 +62,8 @@ from ..tables.durations import total_ns
 from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
 from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
+from ._software import recognise_server
+from ._timers import make_idle_timeout
 
 ID = "connection-churn"
 
@@ -291,7 +293,8 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
         log = Remedy("application", f"the log of {ender} at the times of the evidence", _BREAKS)
         return (*((make_remedy(known),) if known else ()), log)
     if churn.idle_ns:
-        return (_IDLE_SERVER,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
+        server = make_idle_timeout(recognise_server(tables, churn.connections.tolist()))
+        return (server,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
     return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
 
 
@@ -329,12 +332,6 @@ _IDLE_CLIENT = Remedy(
     "the client's idle timeout: longer than the time between its calls",
     "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java), "
     "ClientFactoryBuilder.idleTimeoutMillis (Armeria)",
-)
-_IDLE_SERVER = Remedy(
-    "application",
-    "the idle timeout of the server or proxy: longer than the time between calls",
-    "idle_timeout (Envoy), keepalive_timeout (nginx), timeout http-keep-alive (HAProxy), timeouts idle (Caddy), "
-    "MaxConnectionIdle (grpc-go), maxConnectionIdle (grpc-java), keep_alive_timeout (Hypercorn)",
 )
 _ENDED = Remedy(
     "application",

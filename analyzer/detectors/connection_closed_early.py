@@ -7,7 +7,8 @@ or by a GOAWAY with an error code. The report says the code, the text that came 
 were lost.
 
 A server may also end connections gracefully: GOAWAY NO_ERROR, every RPC finished. The report then gives the age and
-the number of streams, as `info`: they show a limit on age or on requests.
+the number of streams, as `info`: they show a limit on age or on requests. So does a server that closes idle connections
+without GOAWAY, by FIN or RST: Pekko HTTP does.
 
 How it is decided
 -----------------
@@ -25,6 +26,10 @@ cost no RPC is `info`, too.
 A server that closes three connections or more without GOAWAY, at the same age although they were opened at different
 times, has a limit on age as well; some versions of tonic end connections like that. If their last RPCs had begun
 equally long before, a timer of calls or of idle connections may be the reason, and none is named.
+
+A server that closes three idle connections or more without GOAWAY, after the same silence and at different moments, has
+an idle timeout. Where their ages are alike, too, it may be a limit on their age. A RST counts if it has an ACK, and
+passed as many routers as the server's other packets.
 
 A server that closes a connection without GOAWAY, and refuses the client's next one, had stopped.
 
@@ -58,7 +63,8 @@ By the code:
   connection like that when the header fields of a request are too large. Tomcat sends ENHANCE_YOUR_CALM for many small
   frames. Where the text of the GOAWAY is known to be a library's own, the report names the setting.
 - NO_ERROR followed by a close of the client at once: look for a newer version of its library.
-- NO_ERROR followed by a close of the server that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
+- NO_ERROR followed by a close of the server that does not wait: give the shutdown, or in grpc-go
+  `MaxConnectionAgeGrace`, more time.
 - Bytes that break HTTP/2: the fault is in the HTTP/2 library of the side that sent them. Look for a newer version.
 - No GOAWAY at all: the client's program ended or gave up waiting (timers such as `curl --max-time`), the server
   crashed, was killed, or a device between dropped the connection (idle timeouts of proxies and load balancers).
@@ -81,13 +87,13 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..summary import figures
-from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables, error_name
+from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Tables, error_name
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
-from . import _breaches, _draining, _known_texts, _metadata, _shared, _software, _timers
+from . import _breaches, _draining, _graceful_end, _idle_closes, _known_texts, _metadata, _shared, _software, _timers
 from . import _failures as common
 from ._early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
-from ._shared import distinct, host, lower, quality_allows, show_packet
+from ._shared import distinct, host, lower, quality_allows
 
 _TIMER = _timers.OneTimer()
 _CHECKS: dict[Closer, str] = {
@@ -114,22 +120,18 @@ ABOUT = About(
 )
 
 
-class Limits(_draining.Alike, frozen=True, eq=False):
+class Limits(_graceful_end.Limits, frozen=True, eq=False):
     drop_ns: int = 20_000_000
     """An end so soon after a GOAWAY, or bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
-    round_streams: tuple[int, ...] = (1_000, 10_000)
-    """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     timed_share: float = 0.10
     """A warning when a timer of the client ended this share of the RPCs (heuristic: one call in ten)."""
     refused_ns: int = 60_000_000_000
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
-    round_tolerance: float = 0.02
-    """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections that ended early; about graceful ends when there are none."""
-    if not len(tables.failures.rpc) and not len(tables.goaways.packet):
+    if not len(tables.failures.rpc) and not len(tables.goaways.packet) and not len(tables.closings.packet):
         return
     lost = _find_lost(tables)
     groups = group_rows(tables.rpcs.connection[lost])
@@ -146,7 +148,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
     elif rows := _leave_out_refusing(tables, graceful):
-        yield _report_graceful(tables, rows, limits)
+        yield _graceful_end.make_finding(tables, rows, limits, ID)
+    elif idle := _idle_closes.find_idle_closes(tables, limits):
+        yield _idle_closes.make_finding(tables, idle, ID)
 
 
 def _leave_out_refusing(tables: Tables, graceful: dict[int, int]) -> list[int]:
@@ -326,7 +330,8 @@ def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns:
     if drained:
         return drained.advise()
     proxy = _software.recognise_proxy(tables, (end.connection,))
-    grace = "" if proxy or _is_stopped(tables, end) else " (MaxConnectionAgeGrace)"
+    server = _software.recognise_server(tables, (end.connection,))
+    grace = "" if _is_stopped(tables, end) else _draining.name_grace(server)
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{grace}."
 
 
@@ -367,85 +372,6 @@ def _measure(tables: Tables, ends: list[End], lost: Counts) -> dict[str, int | f
     }
 
 
-def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding:
-    """Make the finding about connections that a server ended gracefully."""
-    goaways, connections = tables.goaways, tables.goaways.connection[rows]
-    ages = goaways.time_ns[rows] - tables.connections.opened_time_ns[connections]
-    ages = ages[tables.connections.opened_time_ns[connections] >= 0]
-    streams = tables.connections.rpcs[connections]
-    drained = _draining.find_drained(tables, limits)
-    guess = "" if drained else _guess_limit(streams, limits)
-    limit = f" {drained.describe()}" if drained else guess
-    age = f" after {duration(float(np.median(ages)))}" if len(ages) else ""
-    text = (
-        f"The server ended {count(len(rows), 'connection')} gracefully{age} and "
-        f"{count(int(np.median(streams)), 'RPC')}; no RPC was lost{_describe_cut(tables, connections)}.{limit}"
-    )
-    return Finding(
-        id=ID,
-        title=f"The server ended {count(len(rows), 'connection')} gracefully",
-        severity="info",
-        confidence="medium" if guess else quality_allows(tables),
-        scope=Scope(tuple(int(c) for c in distinct(connections)), ()),
-        metrics={
-            "connections": len(rows),
-            "lost_rpcs": 0,
-            "rpcs_per_connection_p50": int(np.median(streams)),
-            **({"age_p50_ns": int(np.median(ages))} if len(ages) else {}),
-        },
-        evidence=tuple(
-            show_packet(goaways, "packet", row, f"GOAWAY {name_code(tables, row)} from the server")
-            for row in rows[: _shared.EXAMPLES]
-        ),
-        explanation=text,
-        remedies=drained.list_remedies() if drained else _list_for_graceful(tables, rows),
-        references=("RFC 9113 section 6.8", "gRFC A9"),
-        verdict=text,
-    )
-
-
-def _describe_cut(tables: Tables, connections: Counts) -> str:
-    """Say how many RPCs their server ended with an error right before it closed the connection; nothing for none."""
-    rpc = common.failed(tables).rpc
-    rpc = rpc[np.isin(tables.rpcs.connection[rpc], connections)]
-    ends = tables.rpcs.start_time_ns[rpc] + tables.rpcs.duration_ns[rpc]
-    cut = int(_draining.mark_with_close(tables, rpc, ends).sum())
-    with_error = "RPC ended with an error status" if cut == 1 else "RPCs ended with an error status"
-    return f" without a response, but {cut:,} {with_error} right before that" if cut else ""
-
-
-def _list_for_graceful(tables: Tables, rows: list[int]) -> tuple[Remedy, ...]:
-    connections = tables.goaways.connection[rows].tolist()
-    if all(_draining.is_stopped(tables, row) for row in rows):
-        return common.seen_first(tables, connections, 1, _draining.list_shutdowns())
-    return _list_ages(tables, connections)
-
-
-def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:
-    """List the settings by which the server's software ends connections; all that are known for other software."""
-    server = _software.recognise_server(tables, connections)
-    return tuple(remedy for remedy in _AGES if _software.is_of(remedy.implementation, server)) or _AGES
-
-
-def _guess_limit(streams: Ints | Counts, limits: Limits) -> str:
-    """Name a proxy's limit on requests, if the number of streams matches one."""
-    median = float(np.median(streams))
-    near = [n for n in limits.round_streams if abs(median - n) <= limits.round_tolerance * n]
-    return f" Some proxies allow about {near[0]:,} requests per connection: this is a guess." if near else ""
-
-
-_AGE = Remedy(
-    "grpc-go",
-    "keepalive.ServerParameters{MaxConnectionAge: ..., MaxConnectionAgeGrace: ...}",
-    "server: connections live longer, and their last RPCs have more time; new servers get load later",
-)
-_LIMITS = "server: longer-lived connections; new servers get load later"
-_AGES = (
-    _AGE,
-    Remedy("envoy", "max_connection_duration, max_requests_per_connection and idle_timeout", _LIMITS),
-    Remedy("nginx", "keepalive_requests and keepalive_time", _LIMITS),
-    Remedy("Armeria", "ServerBuilder.maxConnectionAgeMillis(n), maxNumRequestsPerConnection(n)", _LIMITS),
-)
 _RETRY = Remedy(
     "any gRPC implementation",
     '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
@@ -493,7 +419,7 @@ def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple
         return (_WHY_STOPPED, _RETRY)
     stopped = _is_stopped(tables, end)
     shutdowns = _draining.list_shutdowns(*(() if stopped else _GRACES))
-    graceful = shutdowns if stopped else (_AGE, *shutdowns)
+    graceful = shutdowns if stopped else (_graceful_end.AGE_OF_GO, *shutdowns)
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")
     ordered = common.seen_first(tables, (end.connection,), 1, graceful)
     return (_RETRY, between, *ordered) if end.goaway < 0 else (*ordered, _RETRY)

@@ -15,8 +15,9 @@ Nothing was sent for a while. Then one of three things happened:
   that side retransmitted during the silence: then the path was cut, not the connection. RPCs may be open at the RST,
   such as a watch, if the RST has no ACK: only an end that does not know the connection sends that (RFC 9293 section
   3.5.2). A process that fails at that moment sends a FIN, or a RST with an ACK.
-- *A crossed FIN.* A request left less than a round trip before the FIN of the other side came, without a GOAWAY. So
-  each was sent before the other arrived. It does not count if the server refuses the client's next connection: then
+- *A crossed FIN or RST.* A request left less than a round trip before the FIN of the other side came, or its RST with
+  an ACK, without a GOAWAY. So each was sent before the other arrived. A later RST whose ACK lacks the request may have
+  crossed it, and is not called an answer. It does not count if the server refuses the client's next connection: then
   its process ended, and the silence was a chance.
 
 The silence of a cut connection is an upper limit of the timer: the timer is no longer than that. A table of known
@@ -56,7 +57,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import Mask, Tables
-from . import _failures, _resets, _shared, _timers, _unanswered
+from . import _failures, _resets, _shared, _software, _timers, _unanswered
 from ._early_end import find_refusals
 
 ID = "idle-connection-cut"
@@ -91,7 +92,7 @@ class _Cut(Struct, frozen=True, eq=False):
 
     connection: int
     kind: str
-    """`no answer`, `RST` or `FIN`."""
+    """`no answer`, `RST`, or one that crossed the request: `FIN` or `crossed RST`."""
     row: int
     """Row of the unanswered table, or of the closings table."""
     silence_ns: int
@@ -105,14 +106,19 @@ _WORDS = {
     "no answer": "the first packet after it got no answer",
     "RST": "a RST answered the first packet after it",
     "FIN": "the next request crossed the server's FIN",
+    "crossed RST": "the next request crossed the server's RST",
 }
+
+
+_CROSSED = ("FIN", "crossed RST")
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all idle connections that were cut."""
     cuts = [*_find_unanswered(tables, limits), *_find_resets(tables, limits), *_find_crossed(tables, limits)]
     if cuts:
-        yield _make_finding(tables, sorted(cuts, key=lambda cut: (-cut.rpcs, cut.connection)), limits)
+        cuts.sort(key=lambda cut: (-cut.rpcs, cut.kind not in _CROSSED, cut.connection))
+        yield _make_finding(tables, cuts, limits)
 
 
 def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
@@ -135,26 +141,38 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= soon)
     silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
     silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
+    silent &= ~_mark_crossed(tables, limits)
     for row, busy in _mark_busy(tables, (c.reset == 1) & silent & ~retransmitted & answers & (c.open_rpcs > 0)):
         if not busy or not c.acknowledges[row]:
             yield _Cut(int(c.connection[row]), "RST", row, int(silence[row]), int(c.open_rpcs[row]), busy)
 
 
 def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
-    """Find FINs of servers, without GOAWAY, that crossed the first request after a silence."""
+    """Find FINs and RSTs of servers, without GOAWAY, that crossed the first request after a silence."""
     c, connections = tables.closings, tables.connections
-    trips = connections.min_rtt_ns[c.connection]
-    crossed = (c.peer_time_ns <= c.time_ns) & (
-        c.time_ns - c.peer_time_ns < connections.near_server_rtt_ns[c.connection]
-    )
-    rest = np.maximum(trips, 1) * limits.round_trips
-    rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
-    server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
-    rows = [row for row, busy in _mark_busy(tables, server & crossed & rested & (c.open_rpcs > 0)) if not busy]
+    crossed = _mark_crossed(tables, limits) & (connections.goaway_server[c.connection] < 0)
+    rows = [row for row, busy in _mark_busy(tables, crossed & (c.open_rpcs > 0)) if not busy]
     stopped = find_refusals(tables, c.connection[rows].tolist(), limits.refused_ns)
     for row in (row for row in rows if int(c.connection[row]) not in stopped):
         silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
-        yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
+        kind = "crossed RST" if c.reset[row] else "FIN"
+        yield _Cut(int(c.connection[row]), kind, row, silence, int(c.open_rpcs[row]))
+
+
+def _mark_crossed(tables: Tables, limits: Limits) -> Mask:
+    """Mark FINs and RSTs of servers that were on their way when the first request after a silence was.
+
+    A RST without ACK, or of another distance, is of an end or a device that does not know the connection.
+    """
+    c, connections = tables.closings, tables.connections
+    trips, since = connections.min_rtt_ns[c.connection], c.time_ns - c.peer_time_ns
+    crossed = since < connections.near_server_rtt_ns[c.connection]
+    rest = np.maximum(trips, 1) * limits.round_trips
+    rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
+    known = (c.reset == 0) | (c.acknowledges == 1)
+    for row in np.flatnonzero(known & (c.reset == 1)).tolist():
+        known[row] = not _resets.comes_from_elsewhere(tables, row)
+    return np.asarray((c.direction == 1) & (since >= 0) & crossed & rested & known)
 
 
 def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:
@@ -164,6 +182,12 @@ def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:
     begun = c.peer_time_ns[rows] - c.peer_idle_ns[rows] // 2 - 1
     busy = _unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows])
     yield from zip(rows.tolist(), busy.tolist(), strict=True)
+
+
+def _name_kind(tables: Tables, cuts: list[_Cut], kind: str) -> str:
+    """Say what came; of a RST not that it is an answer, unless its ACK covers the packet or it has none."""
+    may_cross = kind == "RST" and any(tables.closings.lacks[cut.row] for cut in cuts if cut.kind == kind)
+    return "a RST met the first packet after it" if may_cross else _WORDS[kind]
 
 
 def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
@@ -190,7 +214,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
         what += ", or packets were lost until the capture's end,"
     return Finding(
         id=ID,
-        title=f"{what} after a silence of {silence}: {_WORDS[first.kind]}",
+        title=f"{what} after a silence of {silence}: {_name_kind(tables, cuts, first.kind)}",
         severity=_rate_severity(tables, hit, 0.0 if is_brief else share or 0.0, limits),
         confidence=_shared.lower("medium" if gone or is_brief else "high", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -212,7 +236,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             f"{what} after a silence of {silence}, and {cost}: "
             + (
                 "let the server send GOAWAY before it closes."
-                if first.kind == "FIN"
+                if first.kind in _CROSSED
                 else "the server refused the next connection, so look for why it had stopped."
                 if stopped
                 else "a longer capture may tell which."
@@ -243,9 +267,9 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     first = cuts[0]
     peer = _shared.host(tables, first.connection, _find_peer(tables, first))
     kinds = ", ".join(
-        f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
+        f"{count(_count(cuts, kind), 'time')} {_name_kind(tables, cuts, kind)}" for kind in _WORDS if _count(cuts, kind)
     )
-    words = _WORDS[first.kind]
+    words = _name_kind(tables, cuts, first.kind)
     what_came = f"{words[0].upper()}{words[1:]}" if len(cuts) == 1 else f"Of {len(cuts):,} such silences: {kinds}"
     what = "Nothing was sent" if first.was_open else "No RPC was open"
     parts = [f"{what} on connection {first.connection} for {duration(first.silence_ns)}. {what_came}."]
@@ -260,7 +284,8 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
             )
     else:
         parts.append(
-            f"{peer} closed without a GOAWAY. The request was on its way when the FIN was: the client could not know."
+            f"{peer} closed without a GOAWAY. The request was on its way when the {first.kind.split()[-1]} was: "
+            "the client could not know."
         )
     if late := _unanswered.describe_deadlines(tables, tuple(cut.connection for cut in cuts)):
         parts.append(late)
@@ -281,6 +306,7 @@ def _describe_reset(tables: Tables, row: int) -> str:
         text += f", with a TTL of {c.ttl[row]}; earlier packets of that host had a TTL of {c.most_ttl[row]}"
         return f"{text}. So a device on the path sent it, not that host."
     known = "" if c.acknowledges[row] else " It has no ACK: its sender did not know the connection any more."
+    known += " Its ACK lacks the packet, so it may have crossed it." if c.lacks[row] else ""
     return f"{text}; its TTL is {c.ttl[row]}.{known}"
 
 
@@ -299,7 +325,7 @@ def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
     side = _shared.host(tables, cut.connection, int(c.direction[row]))
     yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side}")
     yield _shared.show_packet(c, "peer_packet", row, "the first bytes after the silence")
-    yield _shared.show_packet(c, "packet", row, f"{cut.kind} from {side}, TTL {c.ttl[row]}")
+    yield _shared.show_packet(c, "packet", row, f"{cut.kind.split()[-1]} from {side}, TTL {c.ttl[row]}")
 
 
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
@@ -322,9 +348,10 @@ def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(...)", note),
     )
     own = _failures.seen_first(tables, (cut.connection,), 0, open_call if cut.was_open else always)
-    if cut.kind == "FIN":
+    if cut.kind in _CROSSED:
         server = _shared.host(tables, cut.connection, 1)
         goaway = Remedy("application", "GOAWAY, then a wait of a round trip, then FIN", f"on {server} or a proxy there")
         first = Remedy("any gRPC implementation", "the client's idle timeout", f"on {client}: below {shorter}")
-        return (goaway, first, *_timers.list_idle_limits(cut.silence_ns))
+        timeout = _timers.make_idle_timeout(_software.recognise_server(tables, (cut.connection,)))
+        return (goaway, timeout, first, *_timers.list_idle_limits(cut.silence_ns))
     return (*own, *_timers.list_idle_limits(cut.silence_ns))

@@ -372,6 +372,7 @@ class Closings(Struct, frozen=True, eq=False):
     time_ns: Annotated[Ints, "time of that packet"]
     reset: Annotated[Codes, "1 for a RST"]
     acknowledges: Annotated[Codes, "1 with the flag ACK; a RST without it is of a host without that connection"]
+    lacks: Annotated[Codes, "1 if that ACK lacks bytes of its peer before it: it crossed them, or they were lost"]
     ttl: Annotated[Codes, "its time to live or hop limit"]
     least_ttl: Annotated[Codes, "the least of that side's packets before that are no RST, 0 for none"]
     most_ttl: Annotated[Codes, "the highest of them"]

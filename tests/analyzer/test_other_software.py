@@ -418,8 +418,8 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "haproxy-header-fields-ok": HEALTHY | {"statuses": {"OK": 8}},
     "haproxy-idle": {
         "verdict": ["connection-churn"],
-        "says": [r"timeout http-keep-alive \(HAProxy\)", "ended 5 of the connections, each 502 ms after its last RPC"],
-        "never": ["ended each one"],
+        "says": ["timeout http-keep-alive", "ended 5 of the connections, each 502 ms after its last RPC"],
+        "never": ["ended each one", "MaxConnectionIdle"],
     },
     "haproxy-no-backend": {
         "verdict": ["deadline-exceeded"],
@@ -556,6 +556,25 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "node-http2-nagle-far": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 20}},
     "node-http2-stream-limit": {"must": ["max-concurrent-streams"], "says": ["had 4 open before it knew the limit"]},
     "node-http2-two-callers": {"says": ["RPCs may queue"], "never": ["RPCs queue for", "had been waiting"]},
+    "pekko-idle": {
+        "says": ["closed 5 idle connections without GOAWAY, by RST, each about 650 ms after the last bytes: an idle t"],
+        "not": ["idle-connection-cut", "forged-reset"],
+        "never": ["MaxConnection"],
+        "statuses": {"OK": 5},
+    },
+    "grpcio-killed-idle": {"never": ["an idle timeout"], "statuses": {"OK": 4}},
+    "pekko-idle-race": {
+        "verdict": ["idle-connection-cut"],
+        "says": ["the next request crossed the server.s RST", "a RST met the first", "pekko.http.server.idle-timeout"],
+        "never": ["RST answered", "keepalive PINGs must come"],
+        "statuses": {"OK": 10, "UNAVAILABLE": 2},
+    },
+    "pekko-terminated": {
+        "must": ["connection-closed-early"],
+        "says": ["Give the shutdown more time.", r"Http.ServerBinding.terminate\(hardDeadline\)"],
+        "never": ["MaxConnectionAge"],
+        "statuses": {"OK": 5, "UNAVAILABLE": 2},
+    },
     "pekko-stream-limit": {
         "verdict": ["slow-connect"],
         "must": ["max-concurrent-streams"],
@@ -627,7 +646,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-js-age-grace": {
         "verdict": ["connection-closed-early"],
         "not": ["stream-timeout"],
-        "says": ["at an age of about 1.54 s", r"maximum age: give open calls more time .*\(MaxConnectionAgeGrace\)"],
+        "says": ["at an age of about 1.54 s", "maximum age: give open calls more time before the server closes\\."],
         "never": ["requests each"],
     },
     "grpc-js-app-hedges": {

@@ -56,7 +56,7 @@ def test_connections_that_an_idle_timeout_ends(name: str, words: str) -> None:
     files = [recorded(f"wild/{name}.pcap.zst")]
     found = must(connection_churn, decode(files))
     assert f"{words}, so raise its idle timeout" in found.verdict
-    assert "idle timeout" in found.remedies[0].knob
+    assert "idle timeout" in found.remedies[0].knob + found.remedies[0].note
     assert "idle timeout" not in must(connection_churn, decode([recorded("lab/connection-churn.pcap")])).verdict
 
 

@@ -81,6 +81,7 @@ pub(super) fn push_closings(tcp: &Tcp, content: &Content, cut: u32, cx: &mut Con
             time_ns: closing.at.time,
             reset: u8::from(closing.is_reset),
             acknowledges: u8::from(closing.acknowledges),
+            lacks: u8::from(closing.lacks),
             ttl: closing.ttl,
             least_ttl: closing.ttls[0],
             most_ttl: closing.ttls[1],

@@ -21,6 +21,8 @@ pub struct Closing {
     pub is_reset: bool,
     /// It has an acknowledgement. A RST without one is of a host that does not know the connection (RFC 9293 section 3.5.2).
     pub acknowledges: bool,
+    /// Its acknowledgement lacks bytes of the peer that came before: it crossed them, or they were lost.
+    pub lacks: bool,
     /// Its time to live.
     pub ttl: u8,
     /// The least and the highest of the side's other packets before, zeros for none.
@@ -45,11 +47,13 @@ impl Closing {
     /// The FIN or RST `segment` of `side`.
     pub fn new(side: usize, segment: &Segment<'_>, is_reset: bool, halves: &[Half; 2], at: At) -> Self {
         let (own, peer) = (&halves[side], &halves[1 - side]);
+        let acknowledges = segment.flags.contains(TcpFlags::ACK);
         Self {
             side,
             at,
             is_reset,
-            acknowledges: segment.flags.contains(TcpFlags::ACK),
+            acknowledges,
+            lacks: acknowledges && peer.last_data_packet > 0 && peer.offset(segment.ack) < peer.highest,
             ttl: segment.ttl,
             ttls: own.ttls,
             ip_id: segment.ip_id,

@@ -203,3 +203,14 @@ fn what_came_before_a_fin_is_not_the_fins_own() {
     assert_eq!((closings.least_ttl[0], closings.most_ttl[0]), (60, 64));
     assert_eq!((closings.identification[0], closings.identification_before[0]), (9, 7));
 }
+
+#[test]
+fn an_end_lacks_the_bytes_that_it_crossed() {
+    for (flags, ack, lacks) in
+        [(FIN_ACK, 0, 1), (FIN_ACK, 1, 1), (FIN_ACK, u32::MAX, 0), (TcpFlags(RST.0 | ACK.0), 0, 1), (RST, 0, 0)]
+    {
+        let (mut capture, end) = asked();
+        capture.add(reply(flags, from_server(0), from_client(ack.min(end)), &[]));
+        assert_eq!(capture.finish().cx.closings.lacks[0], lacks, "{flags:?} {ack}");
+    }
+}

@@ -157,7 +157,7 @@ table!(
 table!(
     /// One row per FIN and RST, each side's first.
     Closings, ClosingRow {
-        connection: u32, direction: u8, packet: u32, time_ns: i64, reset: u8, acknowledges: u8,
+        connection: u32, direction: u8, packet: u32, time_ns: i64, reset: u8, acknowledges: u8, lacks: u8,
         ttl: u8, least_ttl: u8, most_ttl: u8,
         identification: u32, identification_before: u32, own_packet: u32, own_time_ns: i64, peer_packet: u32,
         peer_time_ns: i64, peer_idle_ns: i64, open_rpcs: u32, ping_packet: u32, ping_time_ns: i64,
