@@ -21,8 +21,11 @@ trailers and without a GOAWAY, as C-core does.
 When it cannot tell
 -------------------
 RPCs whose status is not in the capture are counted neither as failed nor as good. The reason may be cut packets,
-missing packets, or header fields sent before the capture began. What an interceptor or a retry made of the error is
-not on the wire. A server may pass on the text that it got from a server behind it.
+missing packets, or header fields sent before the capture began. What an interceptor made of the error is not on the
+wire. A server may pass on the text that it got from a server behind it.
+
+Where an application sends the same request again after failures, and not after answers, the report says so (as in
+`retry-storm`). Among callers who send equal requests all the time that does not show, and each failure counts.
 
 What would refute it
 --------------------
@@ -58,7 +61,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
-from ..tables import ERROR_CODES, NOT_SEEN, Tables
+from ..tables import ERROR_CODES, NOT_SEEN, Ints, Tables
 from ..tables.durations import total_ns
 from . import _breaches, _draining, _known_texts, _repeats, _software
 from . import _failures as common
@@ -119,10 +122,12 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     retries = int(tables.connections.retries.sum())
     # of a call that failed in the end one attempt more failed than was retried
-    left = max(len(common.failed(tables)) - retries, 0)
+    again = _find_sent_again(tables)
+    left = max(len(common.failed(tables)) - retries - len(again), 0)
     texts = _known_texts.count_texts(tables, rows.rpc)
     known = _known_texts.find_most_frequent(texts)
     refused = _explain_refused(tables, rows)
+    counted = _count_calls(retries, left) or _count_sent_again(tables, again, left)
     connections = common.connections_of(tables, rows.rpc)
     log = _name_log(tables, rows, connections)
     breach, by_breach = _find_breach(tables, rows)
@@ -135,7 +140,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{failed} ended with an error status{mostly}",
-        severity=_judge(tables, rows, left, limits),
+        severity=_judge(tables, rows, (left, tables.rpc_count - retries - len(again)), limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, statuses, methods),
@@ -146,30 +151,34 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{failed} ({share:.1%}) ended with a status other than OK: {common.listed(statuses, len(statuses))}. "
             f"By method: {common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}. "
-            f"{refused or _explain_endings(rows, first)}{_quote_texts(texts)}{_count_calls(retries, left)} RPCs that "
+            f"{refused or _explain_endings(rows, first)}{_quote_texts(texts)}{counted} RPCs that "
             "missed a deadline, were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(
             *((_breaches.make_remedy(tables, breach),) if by_breach else ()),
             *((_known_texts.make_remedy(known[0]),) if known else ()),
             *((_AGAIN,) if refused else ()),
-            *_list_remedies(first, log, _say_why(rows, first), again=retries > 0 or _are_sent_again(tables)),
+            *_list_remedies(first, log, _say_why(rows, first), again=retries > 0 or len(again) > 0),
         ),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
             "gRFC A6 (client retries)",
         ),
-        verdict=f"{failed} ({share:.1%}) failed{mostly} ({next(iter(methods))}).{_count_calls(retries, left)} {advice}",
+        verdict=f"{failed} ({share:.1%}) failed{mostly} ({next(iter(methods))}).{counted} {advice}",
     )
 
 
-def _judge(tables: Tables, rows: Failed, left: int, limits: Limits) -> Severity:
-    """Judge by the share that failed: `info` if GOAWAY refused all, never `critical` if no call failed in the end."""
+def _judge(tables: Tables, rows: Failed, left_of: tuple[int, int], limits: Limits) -> Severity:
+    """Judge by the share that failed: `info` if GOAWAY refused all, and `critical` only if so many calls failed in the end.
+
+    `left_of` has these calls and all calls, each counted once however often it was repeated.
+    """
     if _draining.mark_refused(tables, rows.rpc).all():  # `abrupt-goaway` says how severe that is
         return "info"
     severity = common.severity_of_count(len(rows), tables.rpc_count, limits)
-    return "warning" if severity == "critical" and not left else severity
+    is_critical = common.severity_of_count(*left_of, limits) == "critical"
+    return "warning" if severity == "critical" and not is_critical else severity
 
 
 def _measure(
@@ -286,7 +295,7 @@ def _count_calls(retries: int, left: int) -> str:
     """Say how few calls failed for their application, where libraries retried some; nothing where they did not."""
     if not retries:
         return ""
-    few = f"as few as {count(left, 'call')} may have failed" if left else "maybe no call failed"
+    few = f"as few as {count(left, 'call')} may have failed in the end" if left else "perhaps no call failed in the end"
     return f" {count(retries, 'RPC')} {'is a retry' if retries == 1 else 'are retries'}: {few}."
 
 
@@ -315,9 +324,20 @@ _SENT_AGAIN = (3, 0.5, 0.1)
 """Least repeated calls, least share of failed ones, and most repeats of others (the shares as in `retry-storm`)."""
 
 
-def _are_sent_again(tables: Tables) -> bool:
-    """Check whether the application itself sends failed calls again: a retry policy would multiply them."""
-    return any(True for _ in _repeats.find_repeats(tables, *_SENT_AGAIN))
+def _find_sent_again(tables: Tables) -> Ints:
+    """Find the failures, rows of the repeats table, after which the application itself sent the same request again."""
+    found = [repeated.failed for repeated in _repeats.find_repeats(tables, *_SENT_AGAIN)]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _count_sent_again(tables: Tables, again: Ints, left: int) -> str:
+    """Say after how many failures the same request followed, which is why fewer calls failed; nothing for none."""
+    if not len(again):
+        return ""
+    r = tables.repeats
+    after = duration(float(np.median(r.next_time_ns[again] - r.time_ns[again])))
+    few = f"as few as {count(left, 'call')} may have failed in the end" if left else "perhaps no call failed in the end"
+    return f" After {count(len(again), 'failure')} the same request came again, {after} later (median): {few}."
 
 
 def _list_remedies(status: str, log: str, why: str, *, again: bool) -> tuple[Remedy, ...]:

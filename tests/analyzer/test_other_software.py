@@ -562,6 +562,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["MaxConnection"],
         "statuses": {"OK": 5},
     },
+    "grpcio-failing-busy": {
+        "verdict": ["rpc-errors"],
+        "not": ["retry-storm"],
+        "never": ["The same request followed"],
+        "statuses": {"OK": 43, "UNAVAILABLE": 21},
+    },
     "grpcio-killed-idle": {"never": ["an idle timeout"], "statuses": {"OK": 4}},
     "pekko-idle-race": {
         "verdict": ["idle-connection-cut"],

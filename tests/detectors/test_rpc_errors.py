@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -215,5 +216,27 @@ def test_an_application_that_retries_itself_is_not_told_to_retry(name: str) -> N
     """Its calls carry no grpc-previous-rpc-attempts; a retry policy would multiply them."""
     tables = decode([recorded(f"wild/{name}.pcap.zst")])
     assert not [r.knob for r in must(rpc_errors, tables).remedies if "retryPolicy" in r.knob]
+    found = must(rpc_errors, tables)
+    assert found.severity == "warning"
+    few = "as few as 1 call may have failed" if name == "grpc-js-app-retries" else "maybe no call failed"
+    words = "The same request followed (29|30) failures after [0-9.]+ ms, and answers hardly ever"
+    assert re.search(f"{words}: {few}\\.", found.verdict)
     once = changed(tables, "repeats", next_stream=np.zeros(len(tables.repeats.stream)))
+    assert must(rpc_errors, once).severity == "critical"
     assert [r.knob for r in must(rpc_errors, once).remedies if "retryPolicy" in r.knob]
+
+
+@pytest.mark.parametrize("name", ["grpcio-failing-loop", "grpcio-failing-busy"])
+def test_calls_that_follow_failures_by_chance_are_no_repeats(name: str) -> None:
+    """Callers in a loop send the same request after an answer, too."""
+    found = must(rpc_errors, decode([recorded(f"wild/{name}.pcap.zst")]))
+    assert "same request" not in found.explanation
+    assert found.severity == "critical"
+
+
+def test_calls_that_failed_in_the_end_are_as_grave_as_before() -> None:
+    """Envoy made four attempts of each of 18 calls, and all failed."""
+    found = must(rpc_errors, decode([recorded("wild/envoy-retries.pcap.zst")]))
+    assert "followed 54 failures" in found.verdict
+    assert "as few as 18 calls may have failed" in found.verdict
+    assert found.severity == "critical"
