@@ -10,7 +10,7 @@ from ..detectors._software import recognise_proxy
 from ..model.analysis import Hop, Quantiles
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
-from ..summary.hops import Proxy
+from ..summary.hops import Proxy, are_same_packets
 from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import PAUSE_NS, Tables
 from ..tables.grouping import take_rows
@@ -18,8 +18,6 @@ from .dividing import Held, Messages
 from .faults import Fault, compare_ends, list_faults
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
-_PACKETS = 20
-"""Packets from which equal numbers of both legs are no chance (heuristic: few connections have equally few)."""
 _PACES = 10
 """Fewest times between calls that can show a regular rate (heuristic: fewer may look regular by chance)."""
 _REGULAR = 0.1
@@ -95,7 +93,7 @@ def note_hop(tables: Tables, hop: Hop) -> str:
         (hop.ambiguous, "by sizes and times in one of several ways"),
     )
     said = ", ".join(f"{number:,} {how}" for number, how in hows if number)
-    if _are_same_packets(tables, hop.front, back):
+    if are_same_packets(tables, np.array(hop.front, dtype=np.intp), np.array(back, dtype=np.intp)):
         return (
             f"{hop.proxy} and {hop.server} get the same packets, so a NAT translates their addresses: the "
             f"{count(hop.calls, 'call')} that the capture has twice {'is' if hop.calls == 1 else 'are'} counted once"
@@ -104,14 +102,6 @@ def note_hop(tables: Tables, hop: Hop) -> str:
         f"{hop.proxy} is a proxy: {hop.calls:,} of its {count(legs[0], 'RPC')} are joined with the "
         f"{count(legs[1], 'RPC')} to {hop.server} ({said}), so each call is counted once"
     )
-
-
-def _are_same_packets(tables: Tables, front: tuple[int, ...], back: list[int]) -> bool:
-    """Check whether each connection before the proxy has one behind it with as many packets and bytes of both sides."""
-    c = tables.connections
-    counts = np.c_[c.packets_client, c.packets_server, c.bytes_client, c.bytes_server]
-    before, behind = counts[list(front)].tolist(), counts[back].tolist()
-    return int(counts[back].sum(axis=0)[:2].sum()) >= _PACKETS and sorted(before) == sorted(behind)
 
 
 def _find_pace(tables: Tables, held: Held) -> float | None:

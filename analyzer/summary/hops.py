@@ -26,6 +26,11 @@ _ROWS = 100
 _SERVERS = 8
 """Servers above which the capture is not one of a proxy's host (heuristic; bounds the pairs)."""
 
+_PACKETS = 20
+"""Packets from which equal numbers of both legs are no chance (heuristic: few connections have equally few)."""
+_ALIKE = 0.05
+"""Difference in bytes up to which both legs may be the same packets (heuristic: proxies write other header fields)."""
+
 TRAILERS = _core.STATUS_SOURCES.index("trailers")
 """`Rpcs.status_source` of RPCs that their server ended with trailers; others may end before their leg behind."""
 _IDS = (("span_id", "trace_high", "trace_low"), ("request_id",), ("trace_low", "trace_high"))
@@ -82,11 +87,17 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
     look = look_for_proxies(tables)
     for proxy in look.proxies:
         there, behind = (int(tables.connections.rpcs[rows].sum()) for rows in (proxy.front, proxy.back))
-        if not proxy.one_client:
+        ends = [tables.server(int(rows[0])) for rows in (proxy.front, proxy.back)]
+        if not proxy.one_client and are_same_packets(tables, proxy.front, proxy.back):
             yield (
-                f"{tables.server(int(proxy.front[0]))} looks like a proxy: the {count(behind, 'RPC')} to "
-                f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so "
-                "each call may be seen twice, once on each side of the proxy"
+                f"{ends[0]} and {ends[1]} get the same packets, so a NAT translates their addresses: the "
+                f"{count(behind, 'call')} to each may be counted twice"
+            )
+        elif not proxy.one_client:
+            yield (
+                f"{ends[0]} looks like a proxy{' or a NAT' if _may_be_nat(tables, proxy) else ''}: the "
+                f"{count(behind, 'RPC')} to {ends[1]} lie inside its {count(there, 'RPC')} of the same methods, so "
+                "each call may be seen twice, once on each side of it"
             )
     for front, back in look.apart:
         yield (
@@ -94,6 +105,22 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
             "or x-request-id and do not lie inside each other: if one is a proxy for the other, the clocks of the "
             "captures differ, and both legs are not joined"
         )
+
+
+def are_same_packets(tables: Tables, front: _Rows, back: _Rows) -> bool:
+    """Check whether each connection before the proxy has one behind it with as many packets and bytes of both sides."""
+    c = tables.connections
+    counts = np.c_[c.packets_client, c.packets_server, c.bytes_client, c.bytes_server]
+    before, behind = counts[front].tolist(), counts[back].tolist()
+    return int(counts[back].sum(axis=0)[:2].sum()) >= _PACKETS and sorted(before) == sorted(behind)
+
+
+def _may_be_nat(tables: Tables, proxy: Proxy) -> bool:
+    """Check whether as many connections carry about as many bytes: a capture may lack some packets of one side."""
+    sent = np.c_[tables.connections.bytes_client, tables.connections.bytes_server].astype(np.int64)
+    before, behind = sent[proxy.front].sum(axis=0), sent[proxy.back].sum(axis=0)
+    alike = bool((np.abs(before - behind) <= _ALIKE * np.maximum(before, behind)).all())
+    return alike and len(proxy.front) == len(proxy.back)
 
 
 def _look(tables: Tables) -> Look:

@@ -14,7 +14,7 @@ from grpcdiag.analyzer.summary.hops import describe_proxies, find_proxies
 from grpcdiag.analyzer.tables import NO_METHOD, Tables
 
 PROXIES = {
-    "any-nat": ("10.96.0.10:80", "the 38 RPCs to 10.78.2.2:7300 lie inside its 38 RPCs"),  # until both legs are joined
+    "any-nat": ("10.96.0.10:80", "and 10.78.2.2:7300 get the same packets, so a NAT"),
     "hop-backend-slow-a": ("10.77.238.2:8080", "the 191 RPCs to 10.78.238.2:9001 lie inside its 191 RPCs"),
     "hop-buffering-a": ("10.77.242.2:8080", "the 12 RPCs to 10.78.242.2:9001 lie inside its 12 RPCs"),
     "nghttpx-bothlegs": ("127.0.0.1:9001", "the 100 RPCs to 127.0.0.2:9002 lie inside its 100 RPCs"),
@@ -32,8 +32,18 @@ def test_proxies_alone_are_named(name: str) -> None:
         return
     proxy, words = PROXIES[name]
     assert len(found) == 1
-    assert found[0].startswith(f"{proxy} looks like a proxy")
+    assert found[0].startswith(f"{proxy} {'and' if name == 'any-nat' else 'looks like a proxy:'}")
     assert words in found[0]
+
+
+@pytest.mark.parametrize(("lacks", "words"), [(0.04, "looks like a proxy or a NAT:"), (0.06, "looks like a proxy:")])
+def test_a_nat_of_which_some_packets_are_missing(lacks: float, words: str) -> None:
+    tables = decode([recorded("wild/any-nat.pcap.zst")], rpc_rows=False)
+    c = tables.connections
+    behind = c.server_port == 7300
+    fewer = np.where(behind, c.bytes_server * (1 - lacks), c.bytes_server).astype(c.bytes_server.dtype)
+    (found,) = describe_proxies(changed(tables, "connections", bytes_server=fewer))
+    assert found.startswith(f"10.96.0.10:80 {words}")
 
 
 def test_one_client_of_both_servers_is_no_proxy() -> None:
