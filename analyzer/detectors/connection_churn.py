@@ -98,8 +98,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest connections for critical (heuristic: fewer cost little in total)."""
     idle_ns: int = 100_000_000
     """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
-    same_time: float = 0.05
-    """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
+    same_time: float = 0.15
+    """Largest spread of these times, by their median (a timer of Pekko ticks eight times per timeout)."""
 
 
 class _Churn(Struct, frozen=True, eq=False):
@@ -262,7 +262,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
 
 def _describe_ends(churn: _Churn, client: str, server: str) -> str:
     """Say which side ended the connections, and after what idle time; begins with a space."""
-    by_server, idle = churn.ended_by_server, f"{duration(churn.idle_ns)} after"
+    by_server, idle = churn.ended_by_server, f"about {duration(churn.idle_ns)} after"
     if churn.idle_ns and churn.by_server:
         return f" {server} ended {by_server:,} of the connections, each {idle} its last RPC."
     first = f" {server} ended {by_server:,} of the connections." if by_server else ""
@@ -276,7 +276,7 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     if churn.goaway >= 0:
         return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
-        return f"{ender} ends them {duration(churn.idle_ns)} after a call, so raise its idle timeout"
+        return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise its idle timeout"
     return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
 
 

@@ -418,7 +418,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "haproxy-header-fields-ok": HEALTHY | {"statuses": {"OK": 8}},
     "haproxy-idle": {
         "verdict": ["connection-churn"],
-        "says": ["timeout http-keep-alive", "ended 5 of the connections, each 502 ms after its last RPC"],
+        "says": ["timeout http-keep-alive", "ended 5 of the connections, each about 502 ms after its last RPC"],
         "never": ["ended each one", "MaxConnectionIdle"],
     },
     "haproxy-no-backend": {
@@ -454,6 +454,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": [r"after exactly 21 requests each.*raise that limit \(keep_alive_max_requests = n\)"],
         "never": ["broke the protocol", "Shut down in two steps"],
         "rpcs": 80,
+    },
+    "hypercorn-idle": {
+        "verdict": ["connection-churn"],
+        "says": ["closed 6 idle connections without GOAWAY, by FIN, each about 502 ms after", "keep_alive_timeout"],
+        "never": ["Pekko", "MaxConnection", "on their age"],
+        "statuses": {"OK": 6},
     },
     "hypercorn-stopped": {
         "verdict": ["connection-closed-early"],
