@@ -41,9 +41,11 @@ When it cannot tell
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
 many busy processors look the same, and so does a limit on the rate whose interval is as long as a call, or shorter
 where the first call was slow. So the confidence is medium, and low for one call at a time. Calls of different length,
-several methods in one pool, or a capture that begins when the queue already exists hide a limit. With a record of the
-server's threads (`capture --pid`) the finding says what they waited for; it is withdrawn if they mostly waited for
-processors or were stopped by a CPU quota. Connections that reach their limit of concurrent streams are left out.
+several methods in one pool, or a capture that begins when the queue already exists hide a limit. What the server does
+after these first calls is not judged, only whether the responses of the whole capture still contain such a wait. With a
+record of the server's threads (`capture --pid`) the finding says what they waited for; it is withdrawn if they mostly
+waited for processors or were stopped by a CPU quota. Connections that reach their limit of concurrent streams are left
+out.
 
 What would refute it
 --------------------

@@ -37,11 +37,13 @@ mean, and nothing was retransmitted after a timeout.
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. Where all RPCs that waited began at the same moment, calls
-that need long look like a pause, and nothing is reported without a PING. Long polls that one event answers look like
-a pause. C-core reads its socket only while a call is open, so its late PINGs are not counted at clients. A lock or a
-pool that all calls of a server need looks like a pause unless a PING was late: then the report does not call the host
+that need long look like a pause, and nothing is reported without a PING. Long polls that one event answers look like a
+pause. C-core reads its socket only while a call is open, so its late PINGs are not counted at clients. A lock or a pool
+that all calls of a server need looks like a pause unless a PING was late: then the report does not call the host
 unresponsive. With a record of the threads (`capture --processes on`) it says for what they waited, and whether the
-process was busy instead. If the kernel was paused as well, the host cannot be told from the path.
+process was busy instead. One or two connections of TLS without its secrets prove nothing: calls that take long, while
+their client sends more, look the same. The report has the longest silence of each side, and its packets. If the kernel
+was paused as well, the host cannot be told from the path.
 
 What would refute it
 --------------------
