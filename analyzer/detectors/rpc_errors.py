@@ -170,7 +170,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
 
 
 def _judge(tables: Tables, rows: Failed, left_of: tuple[int, int], limits: Limits) -> Severity:
-    """Judge by the share that failed: `info` if GOAWAY refused all, and `critical` only if so many calls failed in the end.
+    """Judge by the share that failed: `info` if GOAWAY refused all, `critical` only if so many failed in the end.
 
     `left_of` has these calls and all calls, each counted once however often it was repeated.
     """
