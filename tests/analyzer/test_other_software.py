@@ -174,7 +174,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpcio-retried-all": {
         "verdict": ["rpc-errors"],
-        "says": ["9 RPCs are retries: maybe no call failed"],
+        "says": ["9 RPCs are retries: perhaps no call failed"],
         "statuses": {"OK": 16, "UNAVAILABLE": 9},
     },
     "grpcio-path-held": {
@@ -571,7 +571,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpcio-failing-busy": {
         "verdict": ["rpc-errors"],
         "not": ["retry-storm"],
-        "never": ["The same request followed"],
+        "never": ["the same request came again"],
         "statuses": {"OK": 43, "UNAVAILABLE": 21},
     },
     "grpcio-killed-idle": {"never": ["an idle timeout"], "statuses": {"OK": 4}},
