@@ -163,7 +163,7 @@ def test_a_changed_output_would_be_seen() -> None:
     page = "<!-- run: Exit -->\n```console\n$ grpcdiag --help\nold\n$ echo $?\n7\n```\n"
     fresh = consoles.refreshed(page)
     assert "old" not in fresh
-    assert "...\n  Exit codes: 0 done" in fresh
+    assert "...\n  Exit codes: 0: done" in fresh
     assert fresh.endswith("$ echo $?\n0\n```\n")
     with pytest.raises(ValueError, match="nothing printed begins with 'Nonsense'"):
         consoles.refreshed(page.replace("run: Exit", "run: Nonsense"))

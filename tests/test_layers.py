@@ -67,7 +67,7 @@ ARROWS = {
     "fleet.answers": "analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
     "cli.support": "files analyzer.tables analyzer.decode analyzer.detectors analyzer.sidecar analyzer.measured "
-    "analyzer.selection reports.compare analyzer.two_captures reports.shared reports.tables fixtures "
+    "analyzer.selection capture reports.compare analyzer.two_captures reports.shared reports.tables fixtures "
     "interruption streams analyzer.model",
     "cli.formats": "",
     "cli.watching": "",

@@ -178,9 +178,9 @@ def _split_by_kind(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
 
 def _sum_by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
     """Sum up the sorted intervals as (kind, messages, nanoseconds), the longest first; a message may have several."""
-    message = np.cumsum(_mark_first_of_message(tables, rows)) if len(rows) else rows
+    message: Ints = np.cumsum(_mark_first_of_message(tables, rows), dtype=np.int64)[: len(rows)]
     found = [
-        (kind, len(np.unique(message[np.isin(rows, chosen)])), total_ns(tables.waits.duration_ns[chosen]))
+        (kind, len(_shared.distinct(message[np.isin(rows, chosen)])), total_ns(tables.waits.duration_ns[chosen]))
         for kind, chosen in _split_by_kind(tables, rows)
         if len(chosen)
     ]

@@ -97,22 +97,9 @@ class LiveCapture:
         """
         end = time.monotonic() + seconds
         while not self.is_over and (left := end - time.monotonic()) > 0:
-            self._wait(min(left, PATIENCE_S), None)
+            _, goes_on = self._core.wait(min(left, PATIENCE_S))
+            self.is_over = not goes_on
         return not self.is_over
-
-    def read_until(self, time_ns: int) -> bool:
-        """Read the packets before a time of the capture, and wait until one comes that is not.
-
-        False when the stream is over. Raises CaptureError for what is no capture. Signals are handled meanwhile.
-        """
-        while not self._wait(PATIENCE_S, time_ns):
-            pass
-        return not self.is_over
-
-    def _wait(self, seconds: float, until: int | None) -> bool:
-        came, goes_on = self._core.wait(seconds, until)
-        self.is_over = not goes_on
-        return came
 
     def cut(self, end_ns: int | None = None) -> None:
         """End a piece here. `end_ns` is the time up to which no packet is missing, if later than the last packet's.

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from exact_pieces import read_until
 from support import recorded
 
 from grpcdiag.analyzer import _core
@@ -34,7 +35,7 @@ def cut(path: str, pieces: int, samples: ConnectionSamples, totals: Totals) -> d
                 while live.read(60):
                     pass
             else:
-                live.read_until(first + (last - first) * piece // pieces)
+                read_until(live, first + (last - first) * piece // pieces)
             live.cut()
             samples.add(live.window(1))
             totals.add(live.window(1))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from exact_pieces import read_until
 from support import RECORDED, recorded
 
 from grpcdiag.analyzer.analysis import of_tables
@@ -66,7 +67,7 @@ def cut_evenly(path: str, pieces: int) -> tuple[LiveCapture, list[Window]]:
     live = LiveCapture(path, history=pieces)
     windows = []
     for piece in range(1, pieces):
-        live.read_until(first + (last - first) * piece // pieces)
+        read_until(live, first + (last - first) * piece // pieces)
         live.cut()
         windows.append(live.window())
     while live.read(60):
@@ -138,7 +139,7 @@ def test_failed_calls_behind_a_silent_connection_are_analyzed() -> None:
     packet[34] ^= 1  # the client's port
     silent = struct.pack("<IIII", seconds - 13, fraction, captured, length) + packet
     with piped(data[:24] + silent + data[24:]) as pipe, LiveCapture(pipe, history=2) as live:
-        live.read_until((seconds - 5) * 10**9)
+        read_until(live, (seconds - 5) * 10**9)
         live.cut()
         while live.read(60):
             pass
@@ -169,7 +170,7 @@ def test_what_is_no_capture_is_refused() -> None:
 
 def test_there_is_no_window_before_the_first_cut() -> None:
     with LiveCapture(recorded("rpc-errors.pcap")) as live:
-        live.read_until(0)
+        read_until(live, 0)
         with pytest.raises(ValueError, match="no piece"):
             live.window()
         live.cut()
@@ -216,7 +217,7 @@ def test_the_end_of_an_idle_connection_of_tls_is_no_failure_to_connect(tmp_path:
     file = tmp_path / "run.pcap"
     file.write_bytes(data[:24] + b"".join([*records[:296], *late]))
     live = LiveCapture(str(file), history=60)
-    live.read_until((seconds + 20) * 10**9)
+    read_until(live, (seconds + 20) * 10**9)
     live.cut()
     while live.read(60):
         pass

@@ -43,7 +43,7 @@ def test_help_lists_every_command_and_exit_code() -> None:
     outcome = grpcdiag("--help")
     assert outcome.code == 0
     assert all(command in outcome.text for command in COMMANDS)
-    for part in ("0 done", "1 --fail-on", "2 wrong usage", "3 input", "4 no gRPC", "130 interrupted"):
+    for part in ("0: done", "1: --fail-on", "2: wrong usage", "3: input", "4: no gRPC", "130: interrupted"):
         assert part in " ".join(outcome.text.split())
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_file_is_told_with_and_without_rpcs(tmp_path: Path) -> None:
 
 def test_a_folder_is_no_capture(tmp_path: Path) -> None:
     outcome = run_here("analyze", str(tmp_path))
-    says = f"grpcdiag: {tmp_path}: cannot read: Is a directory: name its captures, or use grpcdiag fleet analyze\n"
+    says = f"grpcdiag: {tmp_path}: cannot be read: Is a directory: name its captures, or use grpcdiag fleet analyze\n"
     assert (outcome.code, outcome.err) == (3, says)
 
 
@@ -365,7 +365,7 @@ def test_explain_lists_findings_and_suggests() -> None:
         outcome = run_here("explain", typed)
         assert (outcome.code, outcome.text) == (2, "")
         assert f"no finding has the id '{typed}'; did you mean {meant}?" in outcome.err
-    assert f"known: {DETECTORS[0].id}, " in run_here("explain", "quux").err
+    assert "grpcdiag explain lists all" in run_here("explain", "quux").err
 
 
 @pytest.mark.parametrize("command", ["analyze", "timeline", "verify", "compare", "export", *TABLES])

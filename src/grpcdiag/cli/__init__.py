@@ -21,13 +21,13 @@ COMMANDS = {
     "export": "Write all tables as Parquet or CSV, or RPCs as spans.",
     "explain": "Explain a finding, or list all.",
     "capture": "Record the packets of a command.",
-    "watch": "Show calls live, and keep the packets of a trigger.",
+    "watch": "Show calls live, and record the moments of trouble.",
     "verify": "Compare the decoding with Wireshark's.",
     "scrub": "Write a copy without secrets that can be published.",
     "annotate": "Write findings as packet comments, for Wireshark.",
     "attach": "Write a bug report with a scrubbed capture.",
     "lab": "Reproduce a problem with real gRPC programs.",
-    "doctor": "Check what this machine lacks.",
+    "doctor": "Say what this machine lacks, and how to get it.",
     "fleet": "Analyze captures of many hosts.",
 }
 """The commands in the order of `grpcdiag --help`, and what it says of each; they are also the names of their files."""
@@ -40,10 +40,9 @@ def application(only: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="grpcdiag",
         help="Find out from a packet capture why gRPC calls are slow, and which packets prove it.",
-        epilog="Exit codes: 0 done, 1 --fail-on met, verify cannot explain a difference, or scrub would change the "
-        "analysis, 2 wrong usage or output that cannot be written, "
-        "3 input unreadable or not a capture, "
-        "4 no gRPC traffic found, 130 interrupted.",
+        epilog="Exit codes: 0: done. 1: --fail-on is met, verify cannot explain a difference, or scrub would change "
+        "the analysis. 2: wrong usage, or output that cannot be written. 3: input that cannot be read, or is no "
+        "capture. 4: no gRPC traffic. 130: interrupted.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

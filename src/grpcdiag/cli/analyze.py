@@ -23,7 +23,7 @@ from .support.measured import Records, add_client, read_records
 from .support.options import (
     Client,
     Color,
-    Files,
+    FilesOrStream,
     From,
     KeyLog,
     Memory,
@@ -52,21 +52,22 @@ if TYPE_CHECKING:
 
 
 def command(
-    files: Files,
+    files: FilesOrStream,
     format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Output = None,
     fail_on: FailOn = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Most findings, methods and connections to show in the text.")
+        int | None,
+        typer.Option("--top", metavar="N", min=1, help="Show at most N findings, methods and connections in the text."),
     ] = None,
     details: Annotated[
         bool,
-        typer.Option("--details", help="Show all findings, explained, with remedies. Default: one screen of them."),
+        typer.Option("--details", help="Explain all findings, with all packets and remedies. Default: one screen."),
     ] = False,
     connection: Annotated[
         list[int] | None,
-        typer.Option("--connection", "-c", min=0, help="Select RPCs of this connection; repeatable."),
+        typer.Option("--connection", "-c", metavar="N", min=0, help="Select RPCs of this connection; repeatable."),
     ] = None,
     method: Method = None,
     from_: From = None,

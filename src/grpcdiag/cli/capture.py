@@ -15,6 +15,15 @@ import typer
 from ..interruption import Raising
 from .support.common import fail, say
 from .support.options import Quiet
+from .support.recording import (
+    CANNOT_RECORD,
+    USAGE,
+    Container,
+    Filter,
+    RecordedPorts,
+    end_on_error,
+    enter_namespace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +37,6 @@ NAME = "capture"
 CONTEXT = {"allow_interspersed_args": False}
 """Arguments after COMMAND belong to COMMAND."""
 
-USAGE = 2
-"""Exit code: a wrong filter, interface, target, size or user."""
-CANNOT_RECORD = 125
-"""Exit code: recording is impossible here, and COMMAND has not run (like timeout(1) and env(1))."""
 
 SNAPLEN_COSTS = (
     "packets are truncated at {0:,} bytes: sizes and times stay exact, but HTTP/2 frames and headers beyond that are "
@@ -69,28 +74,25 @@ def command(
         str | None,
         typer.Option("--netns", metavar="NAME|PATH", help="Record in this network namespace; COMMAND stays outside."),
     ] = None,
-    container: Annotated[
-        str | None,
-        typer.Option(
-            "--container", metavar="ID|NAME", help="Record in the network namespace of this container or pod."
-        ),
-    ] = None,
+    container: Container = None,
     target: Annotated[
         list[str] | None,
         typer.Option("-t", "--target", metavar="HOST:PORT", help="Record traffic of this server; repeatable."),
     ] = None,
-    port: Annotated[
-        list[int] | None, typer.Option("-p", "--port", min=1, max=65535, help="Record this port; repeatable.")
+    port: RecordedPorts = None,
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="HOST", help="Record only this host; repeatable.")
     ] = None,
-    host: Annotated[list[str] | None, typer.Option("--host", help="Record only this host; repeatable.")] = None,
-    filter_: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="EXPR", help="Extra pcap filter, combined with AND; see pcap-filter(7)."),
-    ] = None,
+    filter_: Filter = None,
     snaplen: Annotated[
-        int, typer.Option("-s", "--snaplen", min=0, max=262144, help="Bytes recorded of each packet; 0 for all.")
+        int,
+        typer.Option(
+            "-s", "--snaplen", metavar="N", min=0, max=262144, help="Record N bytes of each packet; 0 for all."
+        ),
     ] = 0,
-    buffer: Annotated[int, typer.Option("-B", "--buffer", min=1, max=2000, help="Kernel buffer in MiB.")] = 64,
+    buffer: Annotated[
+        int, typer.Option("-B", "--buffer", metavar="MIB", min=1, max=2000, help="Kernel buffer in MiB.")
+    ] = 64,
     rotate: Annotated[
         str | None,
         typer.Option(
@@ -98,12 +100,13 @@ def command(
         ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option("-u", "--user", help="Run COMMAND as this user. Default under sudo: the caller.")
+        str | None,
+        typer.Option("-u", "--user", metavar="USER", help="Run COMMAND as this user. Default under sudo: the caller."),
     ] = None,
     then: Annotated[
         Then | None,
         typer.Option(
-            "--then", help="What to do with the capture at the end; joins the JSON record that ghz or k6 wrote."
+            "--then", help="Analyze the capture at the end, together with the JSON record that COMMAND wrote (ghz, k6)."
         ),
     ] = None,
     also: Annotated[
@@ -111,8 +114,8 @@ def command(
         typer.Option(
             "--also",
             metavar="HOST",
-            help="Record there, too, and fetch the file: a host as for ssh, or pod:[NAMESPACE/]POD[:CONTAINER] by "
-            "kubectl; repeatable.",
+            help="Also record on this host, and fetch the file: HOST as for ssh, or pod:[NAMESPACE/]POD[:CONTAINER] as "
+            "for kubectl; repeatable.",
         ),
     ] = None,
     samples: Annotated[
@@ -121,20 +124,22 @@ def command(
     processes: Annotated[
         Processes,
         typer.Option(
-            "--processes", help="Record when COMMAND's threads ran; auto: if root may; full: waits for locks, too."
+            "--processes",
+            help="Record when COMMAND's threads ran; auto: if allowed (as root); full: also waits for locks.",
         ),
     ] = Processes.auto,
     pid: Annotated[
         list[int] | None,
         typer.Option(
             "--pid",
+            metavar="PID",
             min=1,
             max=2**31 - 1,
-            help="Record this running process, too, in its network namespace; repeatable.",
+            help="Also record this running process, in its network namespace; repeatable.",
         ),
     ] = None,
     keys: Annotated[
-        bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE, by SSLKEYLOGFILE.")
+        bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE (SSLKEYLOGFILE).")
     ] = False,
     embed_keys: Annotated[
         bool, typer.Option("--embed-keys", help="As --keys, but put them into FILE, which becomes pcapng.")
@@ -155,8 +160,7 @@ def command(
     if sys.platform != "linux":
         fail("recording needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
     from ..analyzer import _core
-    from ..capture import filters, interfaces, namespaces, tcpdump
-    from ..capture.errors import CommandError, RecordingError, UsageError
+    from ..capture import filters, interfaces, tcpdump
     from ..capture.output import STDOUT
     from ..capture.plan import Plan
     from ..capture.records import expect_records
@@ -171,47 +175,37 @@ def command(
         fail("--pid needs the server's port (-p or -t), by which its connections are found, or --processes off", USAGE)
     if pid and processes is Processes.auto:
         processes = Processes.on
-    try:
-        with (
-            namespaces.held(tuple(pid or ())) as check_alive,
-            namespaces.entered(namespace := namespaces.locate(netns, container, tuple(pid or ()))),
-        ):
-            check_alive()
-            targets = [interfaces.target(text) for text in target or []]
-            ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
-            hosts = [*ips, *(host or [])]
-            ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
-            plan = Plan(
-                arguments=tuple(arguments or ()),
-                output=output,
-                interface=interfaces.choose(interface, ips),
-                expression=filters.expression(ports, hosts, filter_),
-                ports=ports,
-                targets=tuple(ips),
-                snaplen=snaplen,
-                buffer_kib=buffer * 1024,
-                rotate=tcpdump.rotation(rotate) if rotate else None,
-                user=user,
-                namespace=namespace,
-                mode=mode,
-                patience_s=linger,
-                sample_every_s=samples / 1000,
-                processes=processes.value,
-                pids=tuple(pid or ()),
-                keys="embedded" if embed_keys else "beside" if keys else "off",
-                also=tuple(also or ()),
-                version=_core.__version__,
-            )
-            filters.check(filter_ or "")  # alone first, so that the error names the user's filter
-            filters.check(plan.expression)
-            expected = expect_records(plan.arguments) if then else []
-            outcome = _record(plan, quiet)
-    except CommandError as error:
-        fail(str(error), error.code)
-    except UsageError as error:
-        fail(str(error), USAGE)
-    except RecordingError as error:
-        fail(str(error), CANNOT_RECORD)
+    pids = tuple(pid or ())
+    with end_on_error(), enter_namespace(netns, container, pids) as namespace:
+        targets = [interfaces.target(text) for text in target or []]
+        ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
+        hosts = [*ips, *(host or [])]
+        ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
+        plan = Plan(
+            arguments=tuple(arguments or ()),
+            output=output,
+            interface=interfaces.choose(interface, ips),
+            expression=filters.expression(ports, hosts, filter_),
+            ports=ports,
+            targets=tuple(ips),
+            snaplen=snaplen,
+            buffer_kib=buffer * 1024,
+            rotate=tcpdump.rotation(rotate) if rotate else None,
+            user=user,
+            namespace=namespace,
+            mode=mode,
+            patience_s=linger,
+            sample_every_s=samples / 1000,
+            processes=processes.value,
+            pids=pids,
+            keys="embedded" if embed_keys else "beside" if keys else "off",
+            also=tuple(also or ()),
+            version=_core.__version__,
+        )
+        filters.check(filter_ or "")  # alone first, so that the error names the user's filter
+        filters.check(plan.expression)
+        expected = expect_records(plan.arguments) if then else []
+        outcome = _record(plan, quiet)
     if then and outcome.files:
         _analyze(outcome.files, _choose_records(expected, quiet), quiet)
     raise typer.Exit(outcome.code)

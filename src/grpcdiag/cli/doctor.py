@@ -47,11 +47,12 @@ def command(
 
     checks = [check for check in chain(doctor.examine(), _check_implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("for", "what", "state", "found", "what to do"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("for", "what", "state"))
-    for check in checks:
+    for name in ("needed for", "what", "state", "found", "what to do"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("needed for", "what", "state"))
+    for before, check in zip([None, *checks], checks, strict=False):
         state = Text(check.state, style=_STYLES[check.state])
-        table.add_row(check.area, safe(check.name), state, safe(check.found), safe(check.do))
+        area = "" if before and before.area == check.area else check.area
+        table.add_row(area, safe(check.name), state, safe(check.found), safe(check.do))
     known = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("kernel setting", "value", "what it means"):
         known.add_column(name, overflow="fold", no_wrap=name == "kernel setting")
@@ -59,7 +60,7 @@ def command(
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
     configured = f"configuration file: {safe(read_config().describe())}"
-    last = Text(f"\n{configured}\n\n{f'{missing} missing' if missing else 'nothing is missing'}")
+    last = Text(f"\n{configured}\n\n{f'{missing} missing' if missing else 'nothing that is needed is missing'}")
     drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
     write(drawn, None)
     if missing:
@@ -77,5 +78,5 @@ def _check_implementations() -> Iterator[Check]:
         if programs.works is None:  # grpcio, which doctor checks itself
             continue
         lacks = programs.lacks()
-        found, do = ("not found", f"{lacks}: lab --implementation {name}") if lacks else (programs.version(), "")
+        found, do = ("not found", f"for lab --implementation {name}: {lacks}") if lacks else (programs.version(), "")
         yield Check("lab", name, "optional" if lacks else "ok", found, do)

@@ -27,5 +27,6 @@ def command(
         return
     detector = by_id(finding)
     if detector is None:
-        fail(f"no finding has the id {finding!r}; {suggest(finding, [one.id for one in DETECTORS])}", 2)
+        ids = [one.id for one in DETECTORS]
+        fail(f"no finding has the id {finding!r}; {suggest(finding, ids, 'grpcdiag explain lists all')}", 2)
     write(f"{detector.id}\n\n{detector.page.strip()}\n", None)

@@ -34,7 +34,7 @@ _EVERY_S = 10.0
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder or URL of a dataset written by fleet analyze.")]
 
 
-@app.command("analyze")
+@app.command("analyze", short_help="Analyze all new recordings into a dataset.")
 def analyze(
     sources: Annotated[
         list[str],
@@ -51,7 +51,8 @@ def analyze(
         str, typer.Option("--engine", metavar="ENGINE", help="local, or dask://HOST:PORT of a running scheduler.")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes of the local engine. Default: one per core.")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Processes of the local engine. Default: one per core."),
     ] = None,
     layout: Annotated[
         str | None,
@@ -71,7 +72,7 @@ def analyze(
         ),
     ] = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Try files again that could not be read, although they did not change.")
+        bool, typer.Option("--retry", help="Read files again that could not be read, even if they did not change.")
     ] = False,
     shard: Annotated[
         str | None,
@@ -113,7 +114,7 @@ def _parse_shard(text: str | None) -> tuple[int, int] | None:
     return int(share), int(shares)
 
 
-@app.command("summarise")
+@app.command("summarise", short_help="Write the summary after fleet analyze --shard.")
 def summarise(
     dataset: Dataset,
     sweep: Annotated[
@@ -141,7 +142,7 @@ Finished = Annotated[
 ]
 
 
-@app.command("compact")
+@app.command("compact", short_help="Merge the small files of a dataset.")
 def compact(dataset: Dataset, finished: Finished = False, quiet: Quiet = False) -> None:
     """Merge the small files of hours that have ended into one file per hour and table."""
     with _handle_errors():
@@ -153,7 +154,7 @@ def compact(dataset: Dataset, finished: Finished = False, quiet: Quiet = False) 
         say(f"{count(done.recordings, 'recording')} compacted: {count(done.files_before, 'file')} into {done.files:,}")
 
 
-@app.command("prune")
+@app.command("prune", short_help="Remove old recordings from a dataset.")
 def prune(
     dataset: Dataset,
     older: Annotated[
@@ -319,7 +320,7 @@ ROWS_SHOWN = 10
 """Rows of each table of the report shown by default."""
 
 
-@app.command("report")
+@app.command("report", short_help="Report what is slow, why and since when.")
 def report(
     dataset: Dataset,
     against: Annotated[
@@ -335,7 +336,9 @@ def report(
             help="Names to show for hosts: lines like ADDRESS-OR-HOST NAME, as in /etc/hosts.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Most rows of each table; 0 for all.")] = ROWS_SHOWN,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Show at most N rows of each table; 0 for all.")
+    ] = ROWS_SHOWN,
     output: Output = None,
     color: Color = When.auto,
 ) -> None:
@@ -382,7 +385,7 @@ def _read_names(path: Path) -> dict[str, str]:
     return given
 
 
-@app.command("fetch")
+@app.command("fetch", short_help="Copy the captures of a recording into a folder.")
 def fetch(
     dataset: Dataset,
     recording: Annotated[str, typer.Argument(metavar="RECORDING", help="Name of the recording in the report.")],

@@ -55,7 +55,7 @@ def command(
     color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a field case with real gRPC programs on an emulated link, and compare the findings with the truth.
+    """Reproduce a problem with real gRPC programs on an emulated link, and compare the findings with the measurements.
 
     Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not as expected,
     2 cannot run.
@@ -70,7 +70,10 @@ def command(
         return
     chosen = by_name(case)
     if chosen is None:
-        fail(f"no case has the name {case!r}; {suggest(case, [one.name for one in CASES])}", CANNOT)
+        fail(
+            f"no case has the name {case!r}; {suggest(case, [one.name for one in CASES], 'grpcdiag lab lists all')}",
+            CANNOT,
+        )
     if implementation is not None and implementation not in PROGRAMS:
         fail(f"no implementation has the name {implementation!r}; {suggest(implementation, [*PROGRAMS])}", CANNOT)
     if implementation is not None:

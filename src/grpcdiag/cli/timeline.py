@@ -40,20 +40,31 @@ def command(
     files: Files,
     connection: Annotated[
         int | None,
-        typer.Option("--connection", "-c", min=0, help="Number of the connection in `grpcdiag connections`."),
+        typer.Option(
+            "--connection", "-c", metavar="N", min=0, help="Number of the connection in `grpcdiag connections`."
+        ),
     ] = None,
     stream: Annotated[
-        int | None, typer.Option("--stream", "-s", min=0, help="Only this HTTP/2 stream; 0 for connection frames.")
+        int | None,
+        typer.Option("--stream", "-s", metavar="N", min=0, help="Only this HTTP/2 stream; 0 for connection frames."),
     ] = None,
     from_: From = None,
     to: To = None,
     worst: Annotated[
         int | None,
-        typer.Option("--worst", min=1, max=100, help="Draw the N slowest RPCs, of all connections or of --connection."),
+        typer.Option(
+            "--worst",
+            metavar="N",
+            min=1,
+            max=100,
+            help="Draw the N slowest RPCs, of all connections or of --connection.",
+        ),
     ] = None,
     method: Method = None,
     trace: Trace = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Most lines drawn; 0 for all events, unfolded.")] = 200,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Draw at most N lines; 0 for all events, unfolded.")
+    ] = 200,
     output: Output = None,
     port: Ports = None,
     keylog: KeyLog = None,

@@ -34,7 +34,9 @@ SHOWN = 5
 def command(
     files: Files,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON, with every difference.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Differences shown of each kind; 0 for all.")] = SHOWN,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=0, help="Differences shown of each kind; 0 for all.")
+    ] = SHOWN,
     output: Output = None,
     port: Ports = None,
     keylog: KeyLog = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,16 +14,21 @@ from .support.common import decoding, fail, how, say
 from .support.gate import MET
 from .support.keylog import find_growing
 from .support.options import KeyLog, Quiet
+from .support.recording import (
+    CANNOT_RECORD,
+    USAGE,
+    Container,
+    Filter,
+    RecordedPorts,
+    end_on_error,
+    enter_namespace,
+)
 from .support.stream import SCHEME, parse_url
 
 if TYPE_CHECKING:
     from ..analyzer.live.triggers import Trigger
 
 NAME = "watch"
-USAGE = 2
-"""Exit code: a wrong filter, interface, trigger or folder."""
-CANNOT_RECORD = 125
-"""Exit code: recording is impossible here, as for `capture`."""
 
 
 def command(
@@ -35,34 +39,28 @@ def command(
             help="Read packets from standard input, or from a sender on another host. Default: record with tcpdump.",
         ),
     ] = None,
-    interface: Annotated[str | None, typer.Option("-i", "--interface", metavar="IF", help="Default: any.")] = None,
-    port: Annotated[
-        list[int] | None,
-        typer.Option("-p", "--port", min=1, max=65535, help="Record this port; repeatable. Default: all TCP."),
+    interface: Annotated[
+        str | None, typer.Option("-i", "--interface", metavar="IF", help="Interface. Default: any.")
     ] = None,
-    filter_: Annotated[
-        str | None, typer.Option("--filter", metavar="EXPR", help="Extra pcap filter, combined with AND.")
-    ] = None,
+    port: RecordedPorts = None,
+    filter_: Filter = None,
     netns: Annotated[
         str | None, typer.Option("--netns", metavar="NAME|PATH", help="Record in this network namespace.")
     ] = None,
-    container: Annotated[
-        str | None,
-        typer.Option(
-            "--container", metavar="ID|NAME", help="Record in the network namespace of this container or pod."
-        ),
-    ] = None,
+    container: Container = None,
     pid: Annotated[
         list[int] | None,
-        typer.Option("--pid", min=1, max=2**31 - 1, help="Record in the network namespace of this process."),
+        typer.Option(
+            "--pid", metavar="PID", min=1, max=2**31 - 1, help="Record in the network namespace of this process."
+        ),
     ] = None,
     trigger: Annotated[
         list[str] | None,
         typer.Option(
             "--trigger",
             metavar="CONDITION",
-            help="Write the packets around the moment when this is met: 'p99 > 50ms', 'p99(/pkg.Svc/*) > 50ms', "
-            "'status=UNAVAILABLE rate > 1%', finding:warning, finding:ID; repeatable; needs -o.",
+            help="Write the packets around each moment when this is met, to the folder of -o; repeatable. "
+            "'p99 > 50ms', 'p99(/pkg.Svc/*) > 50ms', 'status=UNAVAILABLE rate > 1%', finding:warning, finding:ID.",
         ),
     ] = None,
     keep: Annotated[
@@ -70,19 +68,24 @@ def command(
         typer.Option(
             "--keep",
             metavar="AGE,SIZE",
-            help="Packets kept, such as 60s, 500M or 10m,2G. Default: 60s; for timelines without --trigger 60s,64M.",
+            help="Packets to keep, such as 60s, 500M or 10m,2G. Default: 60s; without --trigger 60s,64M (timelines).",
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder for captures and the last packets.")
     ] = None,
     per_hour: Annotated[
-        int, typer.Option("--per-hour", min=1, max=3600, help="With --trigger: most captures in an hour.")
+        int,
+        typer.Option(
+            "--per-hour", metavar="N", min=1, max=3600, help="With --trigger: write at most N captures an hour."
+        ),
     ] = 6,
     hook: Annotated[
         str | None,
         typer.Option(
-            "--exec", metavar="COMMAND", help="Run COMMAND with the capture and its reports as arguments, no shell."
+            "--exec",
+            metavar="COMMAND",
+            help="Run COMMAND, without a shell, with each capture and its reports as arguments.",
         ),
     ] = None,
     for_: Annotated[str | None, typer.Option("--for", metavar="TIME", help="End after TIME: 30s, 10m, 8h.")] = None,
@@ -91,13 +94,15 @@ def command(
         typer.Option(
             "--fail-on",
             metavar="RULE",
-            help="Exit with 1 if a finding was at least this severe (info, warning, critical), or a condition, written "
-            "as for --trigger, was met; trigger stands for every --trigger; repeatable.",
+            help="At the end, exit with 1 if this was met; repeatable. info, warning, critical: a finding at least "
+            "that severe; trigger: any --trigger; or a condition as for --trigger.",
         ),
     ] = None,
     openmetrics: Annotated[
         str | None,
-        typer.Option("--openmetrics", metavar="[ADDRESS]:PORT", help="Answer a scraper. Default address: 127.0.0.1."),
+        typer.Option(
+            "--openmetrics", metavar="[ADDRESS]:PORT", help="Serve metrics to Prometheus. Default address: 127.0.0.1."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write a line of JSON each second.")] = False,
     keylog: KeyLog = None,
@@ -105,7 +110,7 @@ def command(
 ) -> None:
     """Show calls by method, their latency, time by cause and findings of the last seconds, until q or Ctrl-C.
 
-    With --trigger it is a flight recorder: it keeps the last packets in -o, and writes those around each moment there.
+    With --trigger it is a flight recorder: it keeps the last packets, and writes those around each trigger to -o.
     """
     if sys.platform != "linux":
         fail("watch needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
@@ -118,8 +123,7 @@ def command(
     if (hook and not trigger) or (fail_on and "trigger" in fail_on and not trigger):
         fail("--exec and --fail-on trigger need --trigger", USAGE)
     triggers, rules = _parse_triggers("--trigger", trigger or ()), _parse_rules(fail_on or ())
-    from ..capture import filters, interfaces, namespaces
-    from ..capture.errors import RecordingError, UsageError
+    from ..capture import filters, interfaces
     from ..capture.ring import parse_keep
     from .watching.loop import Hints, Watch
     from .watching.options import Options, parse_address, parse_hook, parse_seconds
@@ -131,35 +135,27 @@ def command(
     if key_file := find_growing(keylog):
         chosen.pop("keylog", None)
     pids, ports = tuple(pid or ()), tuple(port or ())
-    try:
-        with decoding(), Raising(), ExitStack() as stack:
-            check_alive = stack.enter_context(namespaces.held(pids))
-            stack.enter_context(namespaces.entered(namespace := namespaces.locate(netns, container, pids)))
-            check_alive()
-            options = Options(
-                interface=interfaces.choose(interface, ()) if source is None else "",
-                stream=source or "",
-                expression=filters.expression(ports, (), filter_),
-                folder=output,
-                keep=parse_keep(keep) if keep else None,
-                per_hour=per_hour,
-                triggers=tuple(triggers),
-                gates=tuple(rules),
-                fails_on_trigger="trigger" in (fail_on or ()),
-                hook=parse_hook(hook) if hook else (),
-                seconds=parse_seconds(for_) if for_ else None,
-                metrics=parse_address(openmetrics) if openmetrics else None,
-                as_json=as_json,
-                quiet=quiet,
-                key_file=key_file,
-            )
-            filters.check(options.expression)
-            watch = stack.enter_context(Watch(options, chosen, Hints(namespace, ports, pids)))
+    with end_on_error(), decoding(), Raising(), enter_namespace(netns, container, pids) as namespace:
+        options = Options(
+            interface=interfaces.choose(interface, ()) if source is None else "",
+            stream=source or "",
+            expression=filters.expression(ports, (), filter_),
+            folder=output,
+            keep=parse_keep(keep) if keep else None,
+            per_hour=per_hour,
+            triggers=tuple(triggers),
+            gates=tuple(rules),
+            fails_on_trigger="trigger" in (fail_on or ()),
+            hook=parse_hook(hook) if hook else (),
+            seconds=parse_seconds(for_) if for_ else None,
+            metrics=parse_address(openmetrics) if openmetrics else None,
+            as_json=as_json,
+            quiet=quiet,
+            key_file=key_file,
+        )
+        filters.check(options.expression)
+        with Watch(options, chosen, Hints(namespace, ports, pids)) as watch:
             watch.run()
-    except UsageError as error:
-        fail(str(error), USAGE)
-    except RecordingError as error:
-        fail(str(error), CANNOT_RECORD)
     if watch.gate.met:
         for text, why in () if quiet else watch.gate.met.items():
             say(f"--fail-on {text}: {why}")

@@ -56,7 +56,7 @@ impl fmt::Display for OpenError {
         write!(f, "{}: ", self.file.escape_debug())?;
         match &self.kind {
             OpenErrorKind::NoSource => Ok(()),
-            OpenErrorKind::Unreadable(why) => write!(f, "cannot read: {why}"),
+            OpenErrorKind::Unreadable(why) => write!(f, "cannot be read: {why}"),
             OpenErrorKind::Empty => {
                 f.write_str("is empty; was the capture stopped before its first write, or is the filter too narrow?")
             }
@@ -74,14 +74,9 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 fn write_not_a_capture(f: &mut fmt::Formatter<'_>, first_bytes: &[u8]) -> fmt::Result {
-    f.write_str("is not a capture: it begins with")?;
+    write!(f, "is not a capture: it begins with \"{}\" (hex", first_bytes.escape_ascii())?;
     for byte in first_bytes {
         write!(f, " {byte:02x}")?;
     }
-    write!(
-        f,
-        " (\"{}\"); expected pcap (d4 c3 b2 a1, a1 b2 c3 d4, 4d 3c b2 a1 or a1 b2 3c 4d) or pcapng (0a 0d 0d 0a), \
-         plain or compressed with gzip, zstd or lz4",
-        first_bytes.escape_ascii()
-    )
+    f.write_str("); expected pcap or pcapng, plain or compressed with gzip, zstd or lz4")
 }

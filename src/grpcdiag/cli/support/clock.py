@@ -17,7 +17,7 @@ Clock = Annotated[
     ClockChoice | None,
     typer.Option(
         "--clock",
-        help="With captures of both ends: synchronised takes both clocks as they are. Default: symmetric, the fastest "
-        "packets take equally long both ways; recordings of one host have one clock.",
+        help="How the clocks of captures of both ends are related. symmetric, the default: the fastest packets take "
+        "equally long both ways. synchronised: the clocks agree. Recordings of one host have one clock.",
     ),
 ]

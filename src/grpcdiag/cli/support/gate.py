@@ -24,8 +24,9 @@ FailOn = Annotated[
         "--fail-on",
         metavar="RULE",
         autocompletion=severities,
-        help="Exit with 1 if a finding is at least this severe: info, warning, critical; or finding:ID, or a limit: "
-        "p99>50ms, throughput<1000, packets>2, control>1, connections>8, errors>0.01; repeatable.",
+        help="Exit with 1 if this is met; repeatable. info, warning, critical: a finding is at least that severe; "
+        "finding:ID: there is that finding; a limit, such as p99>50ms, throughput<1000, packets>2, control>1, "
+        "connections>8 or errors>0.01.",
     ),
 ]
 

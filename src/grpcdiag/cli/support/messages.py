@@ -22,9 +22,9 @@ def fail(message: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def suggest(name: str, known: list[str]) -> str:
-    """Name those among the known names that somebody may have meant, or all."""
+def suggest(name: str, known: list[str], otherwise: str = "") -> str:
+    """Name those among the known names that somebody may have meant; otherwise all, or say where they are listed."""
     from difflib import get_close_matches
 
     near = [one for one in known if name and name in one] or get_close_matches(name, known)
-    return f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {' or '.join(near[:3])}?" if near else otherwise or f"known: {', '.join(known)}"

@@ -16,19 +16,26 @@ if TYPE_CHECKING:
 TIMES_HELP = "seconds after the first packet (1.5, 800ms), or UTC (10:15:00.2, 2024-05-01T10:15:00.2Z)."
 _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 
-Files = Annotated[
+_CAPTURE = "pcap or pcapng, plain or compressed; - for standard input. Several files: one rotated capture, in any order"
+Files = Annotated[list[str], typer.Argument(metavar="FILE...", help=f"{_CAPTURE}.")]
+FilesOfEnds = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help=f"{_CAPTURE}, or captures of both ends of the connections.")
+]
+FilesOrStream = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE...",
-        help="pcap or pcapng, plain or compressed; - for standard input. "
-        "Several files of one rotated capture in any order. analyze and rpcs also take captures of both ends. "
-        "analyze also takes tcp://HOST:PORT.",
+        help=f"{_CAPTURE}, or captures of both ends of the connections. tcp://HOST:PORT: packets from a sender there.",
     ),
 ]
 Ports = Annotated[
     list[int] | None,
     typer.Option(
-        "--port", min=1, max=65535, help="Decode this port as HTTP/2, whatever its bytes look like; repeatable."
+        "--port",
+        metavar="PORT",
+        min=1,
+        max=65535,
+        help="Decode this port as HTTP/2, whatever its bytes look like; repeatable.",
     ),
 ]
 KeyLog = Annotated[
@@ -43,11 +50,14 @@ Memory = Annotated[
         "--memory",
         metavar="SIZE",
         parser=lambda text: memory_size(text),
-        help="Memory limit, such as 500M or 2GiB; more data goes to temporary files (TMPDIR).",
+        help="Memory limit, such as 500M or 2GiB; what exceeds it goes to temporary files (in TMPDIR).",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no messages on standard error.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of standard output.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output."),
+]
 
 
 From = Annotated[
@@ -94,7 +104,9 @@ _BINARY_SIZES = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
 Color = Annotated[
     When,
     typer.Option(
-        "--color", callback=set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
+        "--color",
+        callback=set_colour,
+        help="Colours; auto: on a terminal, or if FORCE_COLOR is set, and not if NO_COLOR is set.",
     ),
 ]
 

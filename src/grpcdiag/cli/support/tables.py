@@ -19,6 +19,7 @@ from .options import (
     TIMES_HELP,
     Color,
     Files,
+    FilesOfEnds,
     KeyLog,
     Memory,
     Method,
@@ -49,18 +50,30 @@ Columns = Annotated[
 ]
 Sort = Annotated[
     str | None,
-    typer.Option("--sort", metavar="COLUMN", help="Sort by this column; with a hyphen before it, largest first."),
+    typer.Option(
+        "--sort", metavar="COLUMN", help="Sort by this column; with a hyphen before it (-duration), largest first."
+    ),
 ]
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=0, help="Most rows; 0 for all. Default: 100 in a table, all in other formats."),
+    typer.Option(
+        "--limit",
+        metavar="N",
+        min=0,
+        help="Write at most N rows; 0 for all. Default: 100 in a table, all in other formats.",
+    ),
 ]
-Worst = Annotated[int | None, typer.Option("--worst", min=1, help="Only the N longest: --sort -duration --limit N.")]
+Worst = Annotated[
+    int | None,
+    typer.Option("--worst", metavar="N", min=1, help="Only the N longest, as --sort -duration --limit N."),
+]
 OnConnections = Annotated[
     list[int] | None,
-    typer.Option("--connection", "-c", min=0, help="Only rows of this connection; repeatable."),
+    typer.Option("--connection", "-c", metavar="N", min=0, help="Only rows of this connection; repeatable."),
 ]
-OnStream = Annotated[int | None, typer.Option("--stream", "-s", min=0, help="Only rows of this HTTP/2 stream.")]
+OnStream = Annotated[
+    int | None, typer.Option("--stream", "-s", metavar="N", min=0, help="Only rows of this HTTP/2 stream.")
+]
 Statuses = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,11 +85,13 @@ Statuses = Annotated[
 ]
 RowsFrom = Annotated[
     Any,
-    typer.Option("--from", metavar="TIME", parser=moment, help=f"Rows that begin then or later: {TIMES_HELP}"),
+    typer.Option(
+        "--from", metavar="TIME", parser=moment, help=f"Only rows that begin at this time or later: {TIMES_HELP}"
+    ),
 ]
 RowsTo = Annotated[
     Any,
-    typer.Option("--to", metavar="TIME", parser=moment, help="Rows that begin then or earlier."),
+    typer.Option("--to", metavar="TIME", parser=moment, help="Only rows that begin at this time or earlier."),
 ]
 
 ROWS_SHOWN = 100
@@ -156,11 +171,11 @@ def row_command(
 
     command.__doc__ = help_text
     signature = inspect.signature(command, eval_str=True)
-    offered = [
-        parameter
-        for name, parameter in signature.parameters.items()
-        if name not in (lacks if of_rpcs else (*lacks, *_OF_RPCS))
-    ]
+    parameters = dict(signature.parameters)
+    if of_rpcs:
+        parameters["files"] = parameters["files"].replace(annotation=FilesOfEnds)
+    unknown = lacks if of_rpcs else (*lacks, *_OF_RPCS)
+    offered = [parameter for name, parameter in parameters.items() if name not in unknown]
     vars(command)["__signature__"] = signature.replace(parameters=offered)
     return command
 

@@ -17,7 +17,7 @@ fn no_capture() {
     let expected = OpenErrorKind::NotACapture { first_bytes };
     assert_eq!(refused(b"\x1b[31mHello, wor"), expected);
     let message = open(b"\x1b[31mHi").err().expect("refused").to_string();
-    assert!(message.starts_with("test: is not a capture: it begins with 1b 5b 33 31 6d 48 69 (\"\\x1b[31mHi\")"));
+    assert!(message.starts_with("test: is not a capture: it begins with \"\\x1b[31mHi\" (hex 1b 5b 33 31 6d 48 69)"));
     let error = CaptureReader::open(Vec::new()).err().expect("refused");
     assert_eq!(error.kind, OpenErrorKind::NoSource);
     let bytes = 23;
