@@ -24,6 +24,7 @@ from .tables import Tables
 
 if TYPE_CHECKING:
     from .hops.legs import Legs
+    from .model.recorded import RecordingFacts
     from .selection.narrow import Part, Read
     from .selection.selection import Selection
     from .sidecar.read import Sidecar
@@ -121,18 +122,13 @@ def of_tables(
         raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
     if legs and tables.processes is not None:
         notes = (*notes, "threads are not used: calls go through a proxy, both sides of which are in the capture")
-    recording = None
     proxies = legs.notes if legs else None if narrowing else tuple(describe_proxies(tables))
     hops = legs.hops if legs else ()
     tables = legs.tables if legs else tables
+    recording = None
     if sidecar is not None:
-        from .sidecar.read import Mismatch, apply_sidecar
-
-        try:
-            recording, tables = apply_sidecar(tables, sidecar)
-            notes = (*notes, *describe_lack(recording), *describe_pressure(recording, tables.processes))
-        except Mismatch as mismatch:
-            notes, sidecar = (*notes, f"{sidecar.file} is not used: {mismatch}"), None
+        recording, tables, more = _apply_sidecar(tables, sidecar)
+        notes, sidecar = (*notes, *more), sidecar if recording else None
     part = narrowing(tables) if narrowing else None
     if part is not None:
         tables = part.tables
@@ -167,6 +163,17 @@ def of_tables(
         hops=hops,
         tls=None if part else tls.report(tls.find_facts(tables)),
     )
+
+
+def _apply_sidecar(tables: Tables, sidecar: Sidecar) -> tuple[RecordingFacts | None, Tables, tuple[str, ...]]:
+    """Give the facts, the tables with measured values, and notes; no facts if the sidecar is of another capture."""
+    from .sidecar.read import Mismatch, apply_sidecar
+
+    try:
+        recording, tables = apply_sidecar(tables, sidecar)
+    except Mismatch as mismatch:
+        return None, tables, (f"{sidecar.file} is not used: {mismatch}",)
+    return recording, tables, (*describe_lack(recording), *describe_pressure(recording, tables.processes))
 
 
 def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
