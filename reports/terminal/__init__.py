@@ -103,6 +103,8 @@ def _end_brief(analysis: Analysis, width: int, rows: int) -> list[RenderableType
     notes = max(len(analysis.quality.warnings) - rows, 0) + len(list(list_not_judged(analysis)))
     more = [
         *(["packets and remedies"] if analysis.findings else []),
+        *(["methods"] if analysis.totals.rpcs and not rows else []),
+        *([] if rows else ["connections"]),
         *([count(notes, "note")] if notes else []),
         *_name_sections(analysis),
     ]
