@@ -14,7 +14,7 @@ use super::record::{Order, Record};
 /// How many packets were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// All of them.
+    /// Packets written, with new comments or without.
     pub packets: u32,
     /// Those with new comments.
     pub commented: u32,

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct OpenError {
     /// The path as given, "standard input", or the reader's name; empty if there is no source.
     pub file: String,
-    /// What is wrong with it.
+    /// What is wrong with the source.
     pub kind: OpenErrorKind,
 }
 

@@ -50,7 +50,7 @@ impl Encrypted {
         bytes.starts_with(&HANDSHAKE_RECORD).then(new)
     }
 
-    /// What is known of it.
+    /// What is known of the TLS connection: its handshake and its records.
     pub fn facts(&self) -> &Facts<At> {
         self.session.facts()
     }

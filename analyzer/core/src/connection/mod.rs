@@ -97,18 +97,19 @@ impl Connection {
         self.content.tls.is_none()
     }
 
-    /// Whether it comes back from what is saved of it as it is: not with keys of TLS.
+    /// Whether the connection can be saved without loss: it has carried payload, and has no TLS state, which is never
+    /// saved.
     pub fn can_be_packed(&self) -> bool {
         !self.is_empty() && self.content.tls.is_none()
     }
 
-    /// Shares with other connections what it came back from what was saved with.
+    /// Shares HPACK's static table with other connections again, after the connection was restored from its saved form.
     pub fn share_again(&mut self, shared: &mut Shared, strings: &mut Strings) {
         let like = shared.hpack(strings);
         self.content.http2.sides.iter_mut().for_each(|side| side.share_static_table(like));
     }
 
-    /// Whether it has carried no payload.
+    /// Whether the connection has carried no payload.
     pub fn is_empty(&self) -> bool {
         self.tcp.counters.payload_bytes == 0
     }

@@ -22,7 +22,7 @@ pub struct Call {
     pub id: u32,
     /// What it carries.
     pub kind: Kind,
-    /// The capture does not hold the request's `content-type`: what it carries is a guess.
+    /// The capture does not hold the request's `content-type`: that the stream is an RPC is a guess.
     pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
@@ -34,7 +34,7 @@ pub struct Call {
     pub method: u32,
     /// The RPC is over; only draining is left.
     pub finished: bool,
-    /// How often frames had been missing when something of it was last seen, see [`Gap`].
+    /// Number of gaps in the connection's frames when the call's last frame was seen, see [`Gap`].
     pub gaps_seen: u32,
     /// Its outcome is not written: whether its client read the response is not known.
     pub unread: bool,
@@ -57,7 +57,7 @@ pub struct Call {
     pub grpc_message: u32,
     /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
     pub in_tail: bool,
-    /// Bytes of that are not in the capture.
+    /// Bytes of the body's end are not in the capture.
     pub tail_cut: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
@@ -96,7 +96,7 @@ pub struct Call {
     pub previous_attempts: u8,
     /// The request's `x-request-id`, as a number that equal ones share; 0 for none.
     pub request_id: u32,
-    /// Bytes of it are missing from the capture.
+    /// Bytes of the call are missing from the capture.
     pub touches_gap: bool,
     /// Its end may be among them: its time is known no further than its last frame.
     pub end_missing: bool,

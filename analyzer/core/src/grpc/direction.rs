@@ -19,7 +19,7 @@ pub struct CallDirection {
     pub ended: bool,
     /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
     pub gaps: u32,
-    /// The rest of its message may be among missing frames: none of its bytes have come since.
+    /// The rest of the message may be in missing frames: no byte of the stream has come since.
     pub doubtful: bool,
 }
 

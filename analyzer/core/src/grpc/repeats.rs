@@ -36,7 +36,7 @@ pub struct Ended {
     pub id: u32,
     /// It failed, so that its client may ask again.
     pub failed: bool,
-    /// What is known of it.
+    /// What is known of the RPC's end, and of the request that may repeat it.
     pub row: RepeatRow,
 }
 

@@ -47,8 +47,8 @@ pub struct Tails {
 }
 
 impl Tails {
-    /// Takes the next octets of a stream's end in, of which all connections keep `kept`. What is longer than an end is cut;
-    /// `false` if there is no room for it.
+    /// Adds the next octets of a stream's end. `kept` counts the octets that all connections keep. Octets beyond the
+    /// longest possible end are dropped; `false` if there is no room.
     #[cold]
     pub(super) fn add(&mut self, stream: u32, octets: &[u8], kept: &mut usize) -> bool {
         let is_new = !self.open.contains_key(&stream);

@@ -86,7 +86,7 @@ impl Durations {
         self.long.sort(least);
     }
 
-    /// Takes those of another thread in, which uses the same file.
+    /// Adds the durations of another thread, which uses the same file.
     pub fn absorb(&mut self, other: &mut Self) {
         self.short.absorb(&mut other.short);
         self.long.absorb(&mut other.long);

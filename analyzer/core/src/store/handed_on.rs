@@ -31,7 +31,7 @@ pub struct Rows {
 /// Which rows of RPCs are taken while the run goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// Those out of which nothing more comes, up to the first of which something may, as far as they are so many.
+    /// Complete rows, up to the first that may still change, are taken if there are at least this many.
     pub least: usize,
     /// With more rows than that behind it, that one is taken, too.
     pub most: usize,

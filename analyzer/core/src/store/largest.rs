@@ -28,7 +28,7 @@ impl Largest {
         value > 0 && value >= self.floor && self.replaces((value, Reverse(place)))
     }
 
-    /// Whether the value of `place` is among them; of equal ones those of the RPCs that began first are.
+    /// Whether the value at `place` is among the largest; of equal values, the RPC that began first comes first.
     pub fn has(&self, value: u64, place: [u32; 2]) -> bool {
         self.kept.contains(&(value, Reverse(place)))
     }
@@ -52,7 +52,7 @@ impl Largest {
         self.floor = smallest.map_or(0, |placed| placed.0);
     }
 
-    /// Takes those of another thread in.
+    /// Adds the largest values of another thread.
     pub fn absorb(&mut self, other: &Self) {
         for &placed in &other.kept {
             self.replaces(placed);

@@ -20,7 +20,7 @@ pub struct MethodStats {
     pub rpcs: u64,
     /// Of them, those whose end was seen.
     pub complete: u64,
-    /// Of them, those of which bytes are missing.
+    /// RPCs of the method with bytes missing from the capture.
     pub touch_gaps: u64,
     /// Of them, those whose end is among bytes or packets that the capture lacks: they took longer than is known.
     pub end_missing: u64,

@@ -41,7 +41,8 @@ impl Arrivals {
         }
     }
 
-    /// When the last bytes before `offset` had arrived of which such an ACK is known.
+    /// The time by which the last bytes before `offset` had arrived, as far as an ACK sent at once shows it;
+    /// nanoseconds.
     pub fn arrived(&self, offset: i64) -> Option<i64> {
         let before = self.ring.iter().filter(|arrived| arrived.from < offset.min(arrived.to));
         let &Arrived { from, to, times: (first, last) } = before.max_by_key(|arrived| arrived.to)?;

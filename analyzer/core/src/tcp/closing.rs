@@ -39,7 +39,7 @@ pub struct Closing {
     pub peer_idle: i64,
     /// Packets of the side after it that are no RST.
     pub later: u32,
-    /// The first of them.
+    /// The first of these later packets.
     pub later_at: At,
 }
 

@@ -85,7 +85,7 @@ pub struct Connection {
     pub row: u32,
     /// Side 0 sent the first packet.
     pub halves: [Half; 2],
-    /// What layers above read of it.
+    /// The state of TCP that the layers above read.
     pub transport: Transport,
     /// No further packet comes.
     ending: bool,
@@ -161,7 +161,7 @@ impl Connection {
         own ^ queues as u64 ^ self.halves[0].touch() ^ self.halves[1].touch()
     }
 
-    /// Whether it has carried no payload.
+    /// Whether the connection has carried no payload.
     pub fn is_empty(&self) -> bool {
         self.counters.payload_bytes == 0
     }

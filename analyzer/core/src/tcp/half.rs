@@ -272,7 +272,7 @@ pub struct Half {
     pub last_data_time: i64,
     /// Packet of the last new data, 0 before any.
     pub last_data_packet: u32,
-    /// Retransmissions since the last new data, but those of bytes that the peer says it had.
+    /// Retransmissions since the last new data, without those of bytes that the peer reports as received twice.
     pub retransmissions_since: u32,
     /// What it retransmitted.
     pub sent_again: SentAgains,
@@ -320,7 +320,8 @@ impl Half {
         self.sent_short && now - self.last_data_time >= SHORTEST_DELAYED_ACK
     }
 
-    /// The same where such an ACK may have reached it, `near` nanoseconds there and back from the capture point.
+    /// Whether the sender still waits for an ACK of a short segment, though a delayed one could have reached it; `near`
+    /// is its round trip to the capture point, nanoseconds.
     pub fn awaits_a_delayed_ack(&self, now: i64, near: i64) -> bool {
         let round_trip = self.rtt.min.unwrap_or(0).saturating_add(near);
         self.sent_short && now - self.last_data_time >= SHORTEST_DELAYED_ACK.saturating_add(round_trip)

@@ -44,7 +44,7 @@ impl HeldPath {
         None
     }
 
-    /// Until when the last byte before `offset` was held, and when the ACK of it came.
+    /// The time until which the path held the last byte before `offset`, and the time of that byte's ACK; nanoseconds.
     pub fn covers(&self, offset: i64) -> Option<(i64, i64)> {
         let held = self.ring.iter().find(|held| held.from < offset && offset <= held.to)?;
         Some((held.until, held.acknowledged))

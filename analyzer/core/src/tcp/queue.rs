@@ -83,7 +83,7 @@ impl Queue {
         self.interval.as_ref().is_some_and(|interval| interval.stands(false))
     }
 
-    /// It is empty, or nothing more is known of it: it has a row if it stood.
+    /// Ends the queue, because it is empty or nothing more is known: writes its row if packets waited in it.
     #[cold]
     pub fn finish(&mut self, place: Place, cx: &mut Context) {
         if let Some(interval) = self.interval.take() {

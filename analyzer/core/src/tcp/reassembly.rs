@@ -19,9 +19,9 @@ pub struct Kept {
     pub at: At,
     /// Its sender had received all bytes of the other side before this offset.
     pub answers: i64,
-    /// It was retransmitted, and the bytes behind it waited for it.
+    /// The segment was retransmitted, and the bytes behind it waited for it.
     pub lost: bool,
-    /// The sender's clock in it (RFC 7323 section 3).
+    /// The sender's clock in the segment: TSval of its timestamps option (RFC 7323 section 3).
     pub clock: Option<u32>,
     /// Nagle's algorithm may have held it.
     pub may_be_held: bool,

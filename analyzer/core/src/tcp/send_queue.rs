@@ -21,7 +21,7 @@ pub struct BlockedInterval {
     pub end: i64,
     /// What held it up.
     pub cause: Cause,
-    /// A loss did, or what it left behind.
+    /// A loss held the bytes up, or the congestion window that a loss had reduced.
     pub after_loss: bool,
     /// Time that the application is granted first, nanoseconds: what it sends next may not have been written before.
     pub own_ns: i64,

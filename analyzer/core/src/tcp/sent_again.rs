@@ -46,7 +46,7 @@ pub struct SentAgain {
     pub end: i64,
     /// Offset up to which its sender had sent before.
     pub sent: i64,
-    /// The sender's clock in it, if it has one.
+    /// The sender's clock in the retransmission: TSval, if it has timestamps (RFC 7323 section 3).
     pub clock: Option<u32>,
     /// It came after a timeout.
     pub timeout: bool,
@@ -85,7 +85,7 @@ pub struct SentAgains {
 }
 
 impl SentAgains {
-    /// Whether more of them may not be kept.
+    /// Whether as many retransmissions are kept as the limit allows.
     pub fn is_full(&self) -> bool {
         self.pending.len() + self.lost.len() >= limits::RETRANSMISSIONS_KEPT
     }

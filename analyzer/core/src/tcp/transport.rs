@@ -11,7 +11,7 @@ use super::late_acks::{LateAcks, may_take};
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
-/// The state of both senders that matters above TCP.
+/// The state of both senders that the layers above TCP read; arrays have one entry per side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transport {
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
@@ -126,7 +126,8 @@ impl Transport {
         Some((shown.min(now), self.may_take(side)?))
     }
 
-    /// Until when the path held the last byte of `side` before `offset`, and when the ACK of it came.
+    /// The time until which the path held the last byte of `side` before `offset`, and the time of its ACK;
+    /// nanoseconds.
     #[inline]
     pub fn held_until(&self, side: usize, offset: i64) -> Option<(i64, i64)> {
         self.held[side].as_ref()?.covers(offset)

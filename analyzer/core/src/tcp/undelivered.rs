@@ -14,11 +14,11 @@ pub struct Undelivered {
     offset: i64,
     /// Packets that repeated them.
     pub retransmissions: u32,
-    /// The first of them, and the last.
+    /// The first packet that repeated these bytes; `last` is the last one.
     pub first: At,
     /// See `first`.
     pub last: At,
-    /// The shortest payload of them.
+    /// The shortest payload of these packets, bytes.
     pub shortest: u32,
     /// The first packet of the peer that reports bytes behind these as received (RFC 2018), 0 for none.
     pub selective: At,

@@ -41,7 +41,7 @@ pub struct Direction<A> {
     pub deaf: bool,
     /// What waits for the other side's hello.
     pub held: Option<Box<Held<A>>>,
-    /// Nothing waits any more, for it was too much.
+    /// Nothing waits for the other side's hello any more: more bytes waited than the limit allows.
     pub waived: bool,
     /// Hellos of this side read: two where the server asks for another ClientHello.
     pub hellos: u8,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Bytes that are read at once.
 const PIECE: u64 = 16 << 20;
 
-/// A file, and how much of it was read.
+/// A key log that grows, and how many bytes of it were read.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,

@@ -16,7 +16,7 @@ pub struct Stop {
     pub(super) receive_window: Option<i64>,
     pub(super) stream_window: Option<i64>,
     pub(super) connection_window: Option<i64>,
-    /// The sizes of both.
+    /// Sizes of the stream and the connection window at the stop, bytes; `None` if they are unknown.
     pub(super) window_sizes: Option<[i64; 2]>,
     /// What both allow at least where they are not known.
     pub(super) least_window: Option<i64>,

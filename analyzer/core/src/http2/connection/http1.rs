@@ -31,7 +31,7 @@ pub(in crate::http2) struct Direction {
     /// Where the message begins.
     pub(in crate::http2) first: At,
     pub(in crate::http2) message: Message,
-    /// The capture begins inside a message of it: that is over where a packet begins with a head.
+    /// The capture begins inside an HTTP/1.1 message, which ends where a packet begins with a head.
     pub(in crate::http2) begun_inside: bool,
 }
 

@@ -40,7 +40,7 @@ fn octets(block: &[u8]) -> Option<Octets> {
 }
 
 impl<S: Copy> SeenBlocks<S> {
-    /// Reads all of them.
+    /// Reads all kept blocks, to bring them into the processor's cache.
     #[inline]
     pub(in crate::http2) fn touch(&self) -> u64 {
         let words = |seen: &SeenBlock<S>| seen.table_changes ^ seen.octets.1 as u64;

@@ -139,7 +139,7 @@ pub struct Side<A: Application> {
     pub connection_credited: i64,
     /// GOAWAY sent by this side.
     pub goaway: Option<GoawaySeen>,
-    /// What it does with its packets and frames.
+    /// How this side divides its frames among packets, counted.
     pub habits: Habits,
     /// What the frames say about the implementation.
     pub implementation: Implementation,

@@ -86,7 +86,7 @@ pub struct Http2<A: Application> {
     pub(in crate::http2) opened: [bool; 2],
     /// The upgrade request's settings, while its answer is awaited.
     pub(in crate::http2) upgrade: Option<Box<detect::Http1Head>>,
-    /// Reads the body of that request.
+    /// Reads the body of the upgrade request.
     pub(in crate::http2) upgrade_body: Reader,
     /// Whether HTTP/1.1 is followed at all.
     pub follows_http1: bool,

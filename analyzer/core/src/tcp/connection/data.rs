@@ -59,7 +59,7 @@ impl Connection {
         (1..limits::MIXED_BYTES).contains(&(half.payload_before(offset) - half.next))
     }
 
-    /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
+    /// A segment whose bytes were all delivered before: a retransmission, or a keep-alive that repeats the last byte
     /// (RFC 9293 section 3.8.4).
     pub(super) fn old_data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) -> Note {
         let end = offset + i64::from(segment.payload_len);

@@ -110,7 +110,8 @@ impl Connection {
         (offset <= half.next && !self.is_unseen(1 - side, kept.answers)).then_some(kept.at.packet)
     }
 
-    /// Delivers what is due of both sides in the order in which it was recorded: requests before their answers.
+    /// Delivers the kept segments of both sides that are due, in the order of the capture: requests before their
+    /// answers.
     #[cold]
     pub(super) fn catch_up<U: Events>(&mut self, above: &mut U) {
         loop {
