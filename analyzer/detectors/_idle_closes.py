@@ -76,16 +76,19 @@ def make_finding(tables: Tables, closes: IdleCloses, finding_id: str) -> Finding
     server = _shared.host(tables, int(connections[0]), 1)
     resets = int(c.reset[rows].sum())
     how = "by RST" if resets == len(rows) else f"{resets:,} of them by RST" if resets else "by FIN"
+    foreign = sum(_resets.may_be_foreign(tables, row) for row in rows.tolist())
+    or_device = ", or a device on the way," if foreign else ""
     limit = "an idle timeout, or a limit on their age" if closes.may_be_age else "an idle timeout"
+    servers = _shared.name_hosts(tables, connections.tolist(), 1)
     what = (
-        f"{_shared.name_hosts(tables, connections.tolist(), 1)} closed {count(len(rows), 'idle connection')} without "
-        f"GOAWAY, {how}, each about {silence} after the last bytes: {limit}"
+        f"{servers}{or_device} closed {count(len(rows), 'idle connection')} without GOAWAY, {how}, each about "
+        f"{silence} after the last bytes: {limit}"
     )
     return Finding(
         id=finding_id,
-        title=f"The server closed {count(len(rows), 'idle connection')} without GOAWAY",
+        title=f"The server{or_device} closed {count(len(rows), 'idle connection')} without GOAWAY",
         severity="info",
-        confidence=_shared.lower("medium" if closes.may_be_age else "high", _shared.quality_allows(tables)),
+        confidence=_shared.lower("medium" if closes.may_be_age or foreign else "high", _shared.quality_allows(tables)),
         scope=Scope(tuple(sorted(connections.tolist())), ()),
         metrics={
             "connections": len(rows),
@@ -94,13 +97,24 @@ def make_finding(tables: Tables, closes: IdleCloses, finding_id: str) -> Finding
             "silence_ns": int(np.median(closes.silences_ns)),
         },
         evidence=tuple(e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _show_close(tables, row, server)),
-        explanation=f"{what}. No RPC was lost. A request that crosses such a close on its way would be.",
+        explanation=f"{what}. No RPC was lost. A request that crosses such a close on its way would be."
+        f"{_describe_foreign(foreign)}",
         remedies=(
             _timers.make_idle_timeout(_software.recognise_server(tables, connections.tolist())),
             Remedy("application", f"the client's idle timeout: below {silence}", "the client then closes first"),
+            *(_timers.list_idle_limits(int(np.median(closes.silences_ns))) if foreign else ()),
         ),
         references=("RFC 9113 section 9.1", "gRFC A9"),
         verdict=f"{what}. No RPC was lost.",
+    )
+
+
+def _describe_foreign(resets: int) -> str:
+    if not resets:
+        return ""
+    return (
+        f" The IP identification of {count(resets, 'RST')} does not continue that of the server's packets: a device "
+        "may have sent them in its name."
     )
 
 

@@ -7,6 +7,10 @@ _INITIAL_TTLS = (64, 128, 255)
 _HOPS = 2
 """Difference in hops from which two packets have different senders (heuristic: routes of one flow differ by one)."""
 
+_UNKNOWN = 0xFFFF_FFFF
+"""Identification of a packet without one."""
+_SEGMENTS = 64
+"""So many packets one of a capture may have been on the wire, each with an identification (heuristic: 64 kB of GSO)."""
 _MIXED_NS = 1_000_000
 """By so much capture points mix the order of packets (heuristic: several queues of one device)."""
 
@@ -27,6 +31,18 @@ def comes_from_elsewhere(tables: Tables, row: int) -> bool:
         return False
     hops = _count_hops(ttl)
     return all(abs(hops - _count_hops(other)) >= _HOPS for other in (least, most))
+
+
+def may_be_foreign(tables: Tables, row: int) -> bool:
+    """Check whether a RST may be of a device at any distance: its IP identification does not continue that side's.
+
+    Equal ones tell nothing: many hosts always write 0. A host may count all its packets together, so it is no proof.
+    """
+    c = tables.closings
+    now, before = int(c.identification[row]), int(c.identification_before[row])
+    known = _UNKNOWN not in (now, before) and now != before
+    odd = known and (now - before) % 65_536 > _SEGMENTS
+    return bool(c.reset[row]) and (odd or comes_from_elsewhere(tables, row))
 
 
 def goes_on(tables: Tables, row: int) -> bool:

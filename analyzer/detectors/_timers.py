@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..model.finding import Remedy
 from ..tables import Counts, Tables
+from ._software import C_CORE
 
 MS = 1_000_000
 S = 1_000 * MS
@@ -182,6 +183,7 @@ _IDLE_TIMEOUTS = {
     "caddy": "timeouts idle",
     "grpc-go": "keepalive.ServerParameters{MaxConnectionIdle: ...}",
     "grpc-java": "NettyServerBuilder.maxConnectionIdle(...)",
+    C_CORE: "GRPC_ARG_MAX_CONNECTION_IDLE_MS",
     "Hypercorn": "keep_alive_timeout",
     "Pekko HTTP": "pekko.http.server.idle-timeout",
 }

@@ -20,8 +20,9 @@ check with its own connection next to busy traffic is not.
 
 Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
 choice. The report says so then, and does not ask for another use of channels. Where either end ended all of them at the
-same time after their last RPC, an idle timeout does that. Where one side ended most of them by a GOAWAY with an error
-code, the report names that error: as long as it stays, no shared channel keeps them.
+same time after their last RPC, an idle timeout does that, or one of a device on the way if RSTs of the server do not
+continue its IP identification. Where one side ended most of them by a GOAWAY with an error code, the report names that
+error: as long as it stays, no shared channel keeps them.
 
 When it cannot tell
 -------------------
@@ -61,9 +62,11 @@ from ..tables import Codes, Counts, Ints, Mask, Tables, error_name
 from ..tables.durations import total_ns
 from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
+from ._resets import may_be_foreign
 from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
 from ._software import recognise_server
-from ._timers import make_idle_timeout
+from ._timers import list_idle_limits, make_idle_timeout
+from ._unanswered import mark_first_closings
 
 ID = "connection-churn"
 
@@ -234,7 +237,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
         f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
-        f"{_describe_ends(churn, client, server)}"
+        f"{_describe_ends(churn, client, server + _add_device(tables, churn))}"
         f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
     )
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
@@ -276,8 +279,17 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     if churn.goaway >= 0:
         return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
-        return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise its idle timeout"
+        ender += _add_device(tables, churn)
+        return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise that idle timeout"
     return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
+
+
+def _add_device(tables: Tables, churn: _Churn) -> str:
+    """Add that a device on the way may have ended them in the server's name, if most of the RSTs look so."""
+    c = tables.closings
+    rows = np.flatnonzero((c.reset == 1) & (c.direction == 1) & np.isin(c.connection, churn.connections))
+    foreign = sum(may_be_foreign(tables, row) for row in rows[mark_first_closings(tables)[rows]].tolist())
+    return ", or a device on the way," if churn.by_server and 2 * foreign > len(churn.connections) else ""
 
 
 def _name_goaway(tables: Tables, churn: _Churn) -> str:
@@ -294,7 +306,8 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
         return (*((make_remedy(known),) if known else ()), log)
     if churn.idle_ns:
         server = make_idle_timeout(recognise_server(tables, churn.connections.tolist()))
-        return (server,) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
+        devices = list_idle_limits(churn.idle_ns) if _add_device(tables, churn) else ()
+        return (server, *devices) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
     return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
 
 

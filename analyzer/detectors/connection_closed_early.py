@@ -29,7 +29,8 @@ equally long before, a timer of calls or of idle connections may be the reason, 
 
 A server that closes three idle connections or more without GOAWAY, after the same silence and at different moments, has
 an idle timeout. Where their ages are alike, too, it may be a limit on their age. A RST counts if it has an ACK, and
-passed as many routers as the server's other packets.
+passed as many routers as the server's other packets. If its IP identification does not continue theirs, the report
+names a device on the way as well.
 
 A server that closes a connection without GOAWAY, and refuses the client's next one, had stopped.
 

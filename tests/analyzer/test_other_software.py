@@ -568,6 +568,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["MaxConnection"],
         "statuses": {"OK": 5},
     },
+    "grpcio-device-idle": {
+        "verdict": ["connection-churn"],
+        "says": ["server 10.77.0.2, or a device on the way, ends", "idle timeouts of proxies, NAT and firewalls"],
+        "never": ["Pekko", "erver 10.77.0.2 (ends|closed)"],
+        "statuses": {"OK": 5},
+    },
     "grpcio-failing-busy": {
         "verdict": ["rpc-errors"],
         "not": ["retry-storm"],

@@ -49,14 +49,15 @@ def test_connections_that_the_server_ends_are_not_the_clients_choice() -> None:
     [
         ("connect-node-idle", "client 10.77.0.1 ends them about 302 ms after a call"),
         ("envoy-connection-idle", "server 10.77.0.2 ends them about 501 ms after a call"),
+        ("grpcio-device-idle", "server 10.77.0.2, or a device on the way, ends them about 621 ms after a call"),
         ("pekko-idle", "server 10.77.0.2 ends them about 670 ms after a call"),
     ],
 )
 def test_connections_that_an_idle_timeout_ends(name: str, words: str) -> None:
-    """The client keeps one transport, and ends its connection after 300 ms; Envoy after 500, Pekko after 600 and a tick."""
+    """The client keeps one transport, and ends it after 300 ms; Envoy after 500, Pekko after 600 and a tick."""
     files = [recorded(f"wild/{name}.pcap.zst")]
     found = must(connection_churn, decode(files))
-    assert f"{words}, so raise its idle timeout" in found.verdict
+    assert f"{words}, so raise that idle timeout" in found.verdict
     assert "idle timeout" in found.remedies[0].knob + found.remedies[0].note
     assert "idle timeout" not in must(connection_churn, decode([recorded("lab/connection-churn.pcap")])).verdict
 

@@ -53,6 +53,19 @@ def test_ends_of_another_kind(column: str, values: list[int]) -> None:
     assert told(connection_closed_early, other) is None
 
 
+def test_a_device_may_have_sent_resets_that_do_not_continue_the_servers_packets() -> None:
+    """A device at the server's distance reset both ends after 0.6 s; the server itself has no limit."""
+    tables = decode([recorded("wild/grpcio-device-idle.pcap.zst")])
+    found = must(connection_closed_early, tables)
+    assert (found.metrics["connections"], found.confidence) == (5, "medium")
+    assert "erver 10.77.0.2, or a device on the way, closed 5 idle connections" in found.verdict
+    assert "The IP identification of 5 RSTs does not continue" in found.explanation
+    before = tables.closings.identification_before
+    for step, foreign in ((1, False), (64, False), (65, True), (0, False)):
+        other = must(connection_closed_early, changed(tables, "closings", identification=(before + step) % 65_536))
+        assert ("device" in other.verdict) == foreign
+
+
 def shift_ends(tables: Tables, shift_ns: list[int]) -> Tables:
     return changed(tables, "closings", time_ns=tables.closings.time_ns + np.array(shift_ns))
 
