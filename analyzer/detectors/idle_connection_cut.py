@@ -162,7 +162,7 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
 def _mark_crossed(tables: Tables, limits: Limits) -> Mask:
     """Mark FINs and RSTs of servers that were on their way when the first request after a silence was.
 
-    A RST without ACK, or of another distance, is of an end or a device that does not know the connection.
+    A RST without ACK is of an end that does not know the connection. That of a device may be an answer so soon.
     """
     c, connections = tables.closings, tables.connections
     trips, since = connections.min_rtt_ns[c.connection], c.time_ns - c.peer_time_ns
@@ -171,7 +171,7 @@ def _mark_crossed(tables: Tables, limits: Limits) -> Mask:
     rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
     known = (c.reset == 0) | (c.acknowledges == 1)
     for row in np.flatnonzero(known & (c.reset == 1)).tolist():
-        known[row] = not _resets.comes_from_elsewhere(tables, row)
+        known[row] = not _resets.may_be_foreign(tables, row)
     return np.asarray((c.direction == 1) & (since >= 0) & crossed & rested & known)
 
 

@@ -97,6 +97,7 @@ def test_connections_of_one_age_may_have_reached_a_limit_on_it() -> None:
     [
         ({}, 1),
         ({"ttl": 59}, 0),  # a device between
+        ({"identification": 7}, 0),  # perhaps one at the server's distance
         ({"acknowledges": 0}, 0),  # an end that does not know the connection
         ({"lacks": 0}, 1),
     ],
