@@ -22,16 +22,15 @@ MOST_MESSAGES = 20_000_000
 _PEEK = 100_000
 """First packets in which `find_legs` looks for a proxy (heuristic: some seconds of a busy capture)."""
 
+_NOT_JOINED = "both legs of calls through a proxy or a NAT are not joined"
+
 
 def explain_unread(tables: Tables, files: Sequence[str]) -> str | None:
     """Say why the legs of a capture cannot be joined; None if they can."""
     if not all(Path(name).is_file() for name in files):
-        return "both legs of calls through a proxy are not joined: the capture is not a file that can be read again"
+        return f"{_NOT_JOINED}: the capture is not a file that can be read again"
     if tables.rpc_count > MOST_RPCS or tables.message_count > MOST_MESSAGES:
-        return (
-            f"both legs of calls through a proxy are not joined in captures of more than {MOST_RPCS:,} RPCs or "
-            f"{MOST_MESSAGES:,} messages"
-        )
+        return f"{_NOT_JOINED} in captures of more than {MOST_RPCS:,} RPCs or {MOST_MESSAGES:,} messages"
     return None
 
 
