@@ -6,7 +6,7 @@ from msgspec import Struct
 from ..model.finding import Evidence, Finding, Remedy, Scope
 from ..model.text import count, duration
 from ..summary import figures
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
 from . import _draining, _resets, _shared, _software, _timers, _unanswered
 from ._early_end import find_refusals
@@ -39,17 +39,17 @@ def find_idle_closes(tables: Tables, limits: _draining.Alike) -> IdleCloses | No
     return max(found, key=lambda one: (len(one.rows), -int(on.server_port[c.connection[one.rows[0]]])), default=None)
 
 
-def _mark_silent_ends(tables: Tables, rows: Ints) -> list[bool]:
+def _mark_silent_ends(tables: Tables, rows: Ints) -> Mask:
     """Mark FINs and RSTs of the server itself on whole connections with RPCs, and without a GOAWAY of either side."""
     c, on, connections = tables.closings, tables.connections, tables.closings.connection[rows]
     silent = (on.rpcs[connections] > 0) & (on.protocol[connections] == figures.HTTP2)
     silent &= ~np.isin(connections, tables.goaways.connection)
     silent &= (on.missing_bytes + on.undecoded_bytes + on.undelivered_bytes)[connections] == 0
     silent &= (c.own_packet[rows] > 0) & (c.peer_packet[rows] > 0) & (c.acknowledges[rows] > 0) & (c.lacks[rows] == 0)
-    return [
-        bool(mine) and not _resets.comes_from_elsewhere(tables, row) and not _resets.goes_on(tables, row)
-        for mine, row in zip(silent.tolist(), rows.tolist(), strict=True)
-    ]
+    for place in np.flatnonzero(silent & (c.reset[rows] == 1)).tolist():
+        row = int(rows[place])
+        silent[place] = not _resets.comes_from_elsewhere(tables, row) and not _resets.goes_on(tables, row)
+    return np.asarray(silent)
 
 
 def _judge(tables: Tables, rows: Ints, limits: _draining.Alike) -> IdleCloses | None:
