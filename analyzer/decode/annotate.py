@@ -30,10 +30,10 @@ class Annotating:
 
     @property
     def commented(self) -> int:
-        """Of them, those with comments."""
+        """Packets written with comments."""
         return self._run.counts[1]
 
     @property
     def without_room(self) -> int:
-        """Of them, those whose comments were left out: Simple Packet Blocks of pcapng have no room for any."""
+        """Packets written without their comments: Simple Packet Blocks of pcapng have no room for any."""
         return self._run.counts[2]

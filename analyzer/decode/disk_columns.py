@@ -37,7 +37,7 @@ def append(file: BinaryIO, offset: int, cells: npt.NDArray[Any]) -> int:
 
 
 def renumber(column: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
-    """Methods have other numbers at the end of a run: put those in the place of the ones from before."""
+    """Replace the numbers of methods in a column by those that the methods have at the end of the run."""
     known = column < len(numbers)
     column[known] = numbers[column[known]]
 

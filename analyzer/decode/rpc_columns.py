@@ -20,10 +20,13 @@ class RpcRun(Protocol):
     """A run of the core, as far as rows of RPCs are taken from it."""
 
     def take_rpcs(self, least: int, most: int) -> list[dict[str, Any]]:
-        """Take rows when there are at least so many, and those again that were taken before they were complete."""
+        """Take complete rows if there are `least` or more; with more than `most` rows behind it, also an open one.
+
+        An open row is given again when it is complete.
+        """
 
     def finish(self) -> dict[str, Any]:
-        """End the run and give what it found."""
+        """End the run and give its tables, without the rows taken before."""
 
 
 class RpcColumns:

@@ -36,7 +36,7 @@ class RpcRows(Struct, frozen=True, eq=False):
     budgets: Ints
     """Nanoseconds per RPC and cause."""
     names: Names
-    """Of their methods."""
+    """Names of the methods of these RPCs, by number."""
     errors: Sequence[str] = ()
     """See `Tables.errors`."""
     parents: Ints | None = None
@@ -49,11 +49,11 @@ class _Read(Struct):
     rows: dict[str, Any]
     settled: dict[str, Any]
     names: list[str | None]
-    """Of methods not known before, by number."""
+    """Names of methods not given before, in the order of their numbers."""
     errors: list[str]
     """Texts of `grpc-message` not known before."""
     first_time_ns: int | None = None
-    """Of the capture, as far as it was read."""
+    """Time of the capture's first packet, as far as it was read; nanoseconds since the epoch."""
     end: Tables | None = None
     renumbered: npt.NDArray[np.uint32] | None = None
     """At the end: the numbers of methods by those that rows have which were given before."""
@@ -118,7 +118,7 @@ class _Waiting(Struct):
 
     part: Part
     changing: int
-    """How many of them are not as they will stay."""
+    """Number of rows that may still change."""
     unnamed: bool
     """Whether labels of their methods are not known yet."""
     before_end: bool
@@ -126,7 +126,7 @@ class _Waiting(Struct):
 
 
 class _Rows:
-    """Rows on their way: those that are as they will stay, and those that wait."""
+    """Rows on their way: those that are final, and those that wait until they are."""
 
     def __init__(self) -> None:
         self._names: Names = {NO_METHOD: (None, None)}
@@ -134,11 +134,11 @@ class _Rows:
         self._unnamed: list[int] = []
         self._next = 0
         self._waiting: list[_Waiting] = []
-        """Those that wait, behind those that wait no longer."""
+        """Parts that wait, after those that wait no longer."""
         self._firsts: list[int] = []
-        """Numbers of their first rows."""
+        """Numbers of the first rows of these parts."""
         self._gone = 0
-        """How many wait no longer."""
+        """Number of parts that wait no longer."""
         self._spilled = DiskColumns()
         self._direct: Columns | None = None
         self._ended = False

@@ -35,7 +35,7 @@ def find_breaches(tables: Tables) -> dict[int, list[int]]:
 
 
 def find_answered(tables: Tables, breaches: Sequence[int], side: int, acts_ns: int, within_ns: int) -> int:
-    """Find the first of such bytes that `side` acts on, as they came from its peer shortly before; -1 for none."""
+    """Find the first breach of its peer up to `within_ns` before `side` acts at `acts_ns`: row of `problems`, or -1."""
     problems = tables.problems
     first = bisect.bisect_left(breaches, acts_ns - within_ns, key=lambda row: int(problems.time_ns[row]))
     for row in breaches[first:]:

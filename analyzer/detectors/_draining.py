@@ -41,7 +41,7 @@ def find_notices(tables: Tables) -> Ints:
 
 
 def find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
-    """Find the first such GOAWAY of each connection; with `server_only` where the server sent the first of any."""
+    """Find the first `wanted` GOAWAY of each connection; with `server_only` where a server sent the first GOAWAY."""
     goaways = tables.goaways
     if not (wanted & (goaways.direction == 1) if server_only else wanted).any():
         return {}

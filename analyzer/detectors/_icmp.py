@@ -53,7 +53,7 @@ def find_errors(tables: Tables, connection: int, direction: int, since_ns: int, 
 
 
 def find_error(tables: Tables, connection: int, direction: int, since_ns: int, *, too_big: bool) -> int | None:
-    """Find the first of these kinds; None for none."""
+    """Find the first kind of error that `find_errors` finds: row of `icmp_errors`; None for none."""
     return next(iter(find_errors(tables, connection, direction, since_ns, too_big=too_big)), None)
 
 

@@ -53,7 +53,7 @@ class Waited(Struct, frozen=True, eq=False):
 
     @property
     def share(self) -> float:
-        """Give that time as a share of all time in which the side had to act."""
+        """Give the time in these parts as a share of all time in which the side had to act."""
         return self.total_ns / max(int(self.parts.sum()), 1)
 
 
@@ -72,7 +72,7 @@ def measure_waits(found: Processes, tables: Tables, direction: int, parts: Seque
 
 
 def find_longest(tables: Tables, parts: Sequence[str], limits: WaitLimits, share: float) -> Waited | None:
-    """Find the side that waited longest in these parts, often enough and for this share of its time at least."""
+    """Find the side that waited longest in `parts`, often enough and for `share` of its time; None if none did."""
     if tables.processes is None:
         return None
     sides = [measure_waits(tables.processes, tables, direction, parts) for direction in (0, 1)]

@@ -36,7 +36,7 @@ class Repeated(Struct, frozen=True, eq=False):
     ends: Ints
     """Rows: attempts that ended their call, being answered or the last one."""
     ends_followed: int
-    """Of these, such that the same request followed nevertheless."""
+    """Number of `ends` that the same request followed nevertheless."""
     by_id: bool = False
     """Whether the requests have the `x-request-id` of the failed ones."""
 

@@ -168,7 +168,7 @@ class Gaps(Struct, frozen=True, eq=False):
     p50_ns: int
     """Median length, interpolated within its length class; a class is a factor of two wide."""
     p90_ns: int
-    """The same for the ninetieth percentile."""
+    """Ninetieth percentile of the length, interpolated in the same way."""
     classes: str
     """`64-128 µs: 210, ...`."""
 

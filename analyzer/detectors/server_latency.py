@@ -132,13 +132,13 @@ class _Peers(Struct, frozen=True, eq=False):
     connections: Ints
     """The connections to the slow server."""
     mean_ns: float
-    """Its time per RPC."""
+    """Mean time per RPC of the slow server, nanoseconds."""
     others: int
     """Number of the other servers."""
     others_mean_ns: float
-    """Their time per RPC, of the slowest one."""
+    """Mean time per RPC of the slowest other server, nanoseconds."""
     lost_ns: int
-    """What its RPCs took beyond the mean of the others."""
+    """Time of the slow server's RPCs beyond the mean of the others, nanoseconds in total."""
 
 
 class _Slow(Struct, frozen=True, eq=False):

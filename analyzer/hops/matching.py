@@ -40,7 +40,7 @@ class Joined(Struct, frozen=True, eq=False):
 
 
 def join(rpcs: Rpcs, pairs: Sequence[tuple[Ints, Ints]]) -> Joined:
-    """Join RPCs to proxies with those to the servers behind them.
+    """Join the RPCs that proxies received with the RPCs that they sent to the servers behind them.
 
     A pair has the rows of RPCs to one proxy, and those of RPCs to all servers behind it.
     """

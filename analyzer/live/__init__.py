@@ -30,7 +30,7 @@ class LiveOptions(TypedDict, total=False):
 
 
 class LiveState(Struct, frozen=True):
-    """What the core keeps: nothing of it but `packets` grows with time."""
+    """How much the core keeps: only `packets` grows with time, the rest is bounded."""
 
     packets: int
     """Packets read since the beginning."""
@@ -54,13 +54,13 @@ class Window(Struct, frozen=True, eq=False):
     end_ns: int
     """When its last piece ended; 0 before the first packet of the stream."""
     first_packet: int
-    """Number of the first packet that it may have."""
+    """Number of the first packet that the window may contain."""
     missing: int
     """Pieces in front that were asked for, and for which there was no room."""
 
     @property
     def seconds(self) -> float:
-        """Give its length."""
+        """Give the window's length in seconds; 0 without packets."""
         return max(self.end_ns - (self.begin_ns or 0), 0) / 1e9 if self.begin_ns else 0.0
 
     def analyze(self, notes: tuple[str, ...] = ()) -> Analysis:

@@ -24,7 +24,7 @@ class MethodFigures(Struct, frozen=True):
     ended: int
     """Calls that ended in the last ten seconds."""
     failed: int
-    """Of them, those with another status than OK."""
+    """Calls that ended in the last ten seconds with another status than OK."""
     p50_ns: Mapping[str, int]
     """By the length of the window: `1s`, `10s`, `60s`; without those in which no call ended."""
     p99_ns: Mapping[str, int]
@@ -91,12 +91,12 @@ class Interval(Struct, frozen=True):
     packets: int
     """Packets since the beginning."""
     dropped_packets: int | None
-    """Of the kernel since the beginning; None when that is unknown."""
+    """Packets that the kernel dropped since the beginning; None when that is unknown."""
     methods: tuple[MethodFigures, ...]
-    """Those with most calls first."""
+    """Figures by method, those with most calls first."""
     findings: tuple[FindingFigures, ...]
     connections: tuple[ConnectionFigures, ...] = ()
-    """Those with most calls first, at most `MOST_CONNECTIONS`."""
+    """Figures by connection, those with most calls first, at most `MOST_CONNECTIONS`."""
     more_connections: int = 0
     """Further connections with calls."""
     calls: tuple[CallFigures, ...] = ()
@@ -104,7 +104,7 @@ class Interval(Struct, frozen=True):
     gone: tuple[FindingFigures, ...] = ()
     """Findings of the last minute that are there no more, the last one first."""
     met: tuple[str, ...] = ()
-    """What meets triggers now, with the trigger."""
+    """Triggers whose condition is met now, with the figures that meet it."""
     ring_bytes: int | None = None
     ring_lost_packets: int = 0
     """Packets that could not be written; `problems` says why."""

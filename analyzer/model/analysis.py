@@ -66,10 +66,10 @@ class Totals(Struct, frozen=True):
     """HTTP/2 connections, and HTTP/1.1 connections with gRPC-Web or Connect."""
     rpcs: Count
     rpcs_begun_before: Count
-    """Of them, those that began before the capture."""
+    """RPCs that began before the capture."""
     rpcs_without_known_end: Count
-    """Of them, those whose end may be among bytes or packets that the capture lacks: their time counts up to the last
-    frame seen of them."""
+    """RPCs whose end may be among bytes or packets that the capture lacks: their time counts up to their last frame
+    seen."""
     frames: Mapping[str, Count]
     """By type."""
     messages: Count
@@ -118,18 +118,18 @@ class Traffic(Struct, frozen=True):
     """What one side sent on all connections whose RPCs can be read, together."""
 
     packets: Count
-    """All of them, also those that only acknowledge, open or close."""
+    """TCP packets, also those that only acknowledge, open or close."""
     payload_packets: Count
-    """Of them, those with payload, retransmissions left out."""
+    """Packets with payload, without retransmissions."""
     control_packets: Count
-    """Of these, those with PING, WINDOW_UPDATE or SETTINGS alone."""
+    """Packets with payload that carry PING, WINDOW_UPDATE or SETTINGS alone."""
     ping_packets: Count
-    """Of the control packets, those with a PING that is no acknowledgement."""
+    """Control packets with a PING that is no acknowledgement."""
     ping_ack_packets: Count
     window_update_packets: Count
     settings_packets: Count
     payload_bytes: Count
-    """Of TCP, on the wire."""
+    """Bytes of TCP payload on the wire."""
     data_frames: Count
     header_frames: Count
     """HEADERS, CONTINUATION and PUSH_PROMISE."""
@@ -180,11 +180,11 @@ class MethodFacts(Struct, frozen=True):
     latency_intervals_ns: Mapping[str, Interval] | None
     """By quantile, where that quantile of the RPCs' distribution lies, with 95 % confidence."""
     turnaround_intervals_ns: Mapping[str, Interval] | None
-    """The same for `turnaround_ns`."""
+    """By quantile, where that quantile of the response times (`turnaround_ns`) lies, with 95 % confidence."""
     first_start_time_ns: int
     """When the first RPC began."""
     last_end_time_ns: int
-    """When the last one ended or was last seen."""
+    """When the last RPC ended or was last seen."""
     budget: Budget
 
 

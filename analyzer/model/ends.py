@@ -36,9 +36,9 @@ class Way(Struct, frozen=True):
     packets: Count
     """Packets sent that way."""
     lost_packets: Count
-    """Of these, lost between the capture points."""
+    """Packets sent that way that were lost between the capture points."""
     lost: tuple[LostPacket, ...]
-    """The first of them."""
+    """The first lost packets."""
     not_recorded_packets: Count
     """Packets with data that arrived, for they were acknowledged, and that the receiver's capture lacks."""
     not_seen_sent_packets: Count
@@ -46,7 +46,7 @@ class Way(Struct, frozen=True):
     retransmissions: Count
     """Packets with bytes sent before."""
     needless_retransmissions: Count
-    """Of these, those whose bytes had arrived, or still did."""
+    """Retransmissions of bytes that had arrived, or still did."""
 
 
 class EndsCapture(Struct, frozen=True):
@@ -83,10 +83,10 @@ class EndsMethod(Struct, frozen=True):
 
     method: str | None
     label: str | None
-    """What tells it apart where it has no name, as in `MethodFacts`."""
+    """What tells a method without a name apart, as in `MethodFacts`."""
     rpcs: Count
     divided_rpcs: Count
-    """Of these, those whose network time is divided."""
+    """RPCs whose network time is divided between the two ways."""
     budget: SplitBudget
 
 
@@ -106,7 +106,7 @@ class ClockFacts(Struct, frozen=True):
     """Parts per billion that the server's clock runs faster; None when it cannot be told from none."""
     drift_low_ppb: int
     drift_high_ppb: int
-    """What the drift is between."""
+    """Bounds of the drift, parts per billion: `drift_low_ppb` and this."""
     source: ClockSource
     """Where the offset is from: the assumption that the fastest packets take as long on both ways; `--clock
     synchronised`; or both recordings were made on one host."""

@@ -45,7 +45,7 @@ class RecordingFacts(Struct, frozen=True):
     window_samples: Count
     """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
     window_samples_near_estimate: Count
-    """Of these, those within a tenth or two segments of the estimate."""
+    """Samples within a tenth, or two segments, of the estimate."""
     clock: HostClock | None = None
     threads: ThreadTimes | None = None
     """None if they were not measured, or if the scheduler was recorded."""

@@ -52,11 +52,11 @@ class Silences(Struct, frozen=True):
 
 
 class RecordFacts(Struct, frozen=True):
-    """The records of one side behind the handshake."""
+    """The records that one side sent after the handshake."""
 
     records: int
     bytes: int
-    """Of the records, without their headers."""
+    """Bytes of the records, without their headers."""
     longest_bytes: int
     answers: Silences | None
     """From the other side's last byte to this side's next record; None when there is no such record."""
@@ -91,7 +91,7 @@ class TlsFacts(Struct, frozen=True):
     handshake_ns: int | None
     """From the ClientHello to the client's Finished, or the first encrypted record of the client, which has it."""
     server_hello_ns: int | None
-    """Of it, to the end of the ServerHello."""
+    """From the ClientHello to the end of the ServerHello, nanoseconds."""
     hello_packet: int | None
     finished_packet: int | None
     client: RecordFacts

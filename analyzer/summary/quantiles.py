@@ -41,7 +41,7 @@ def make_quantiles(found: Mapping[str, int] | None) -> Quantiles | None:
 
 
 def interval_of(durations: Durations) -> dict[str, Interval] | None:
-    """By quantile the two durations between which it lies in 95 of 100 cases or more; None for an end without bound.
+    """Give the bounds between which each quantile lies with 95 % confidence, nanoseconds; None for an open end.
 
     As many values lie below a quantile as a binomial distribution says (David and Nagaraja, Order Statistics, section
     7.1).
