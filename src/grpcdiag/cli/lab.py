@@ -131,7 +131,7 @@ def _keep(folder: Path, keep: Path, user: pwd.struct_passwd | None) -> None:
 def _list_cases(cases: tuple[Case, ...]) -> str:
     width = max(len(case.name) for case in cases)
     lines = [f"{case.name:<{width}}  {case.about}" for case in cases]
-    return "\n".join(lines) + "\n"
+    return "\n".join(["cases:", *lines]) + "\n"
 
 
 def _list_implementations() -> str:
