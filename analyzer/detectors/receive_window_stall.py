@@ -16,7 +16,13 @@ A blocked interval counts when all of this holds:
 - The last window that the peer announced, after scaling, had no room for a segment beyond the bytes in flight.
 - The sender did not resume because of an HTTP/2 WINDOW_UPDATE.
 - Nothing was retransmitted during the interval, or all of it was acknowledged long before the sender resumed.
-- The sender resumed right after an ACK, or after a packet that announced a larger window.
+- The sender resumed right after an ACK, or after a packet that announced a larger window. Or it sent less than a
+  segment while the window still had no room for one.
+
+An interval that the capture's end, or the call's, cuts counts as well, if the receiver acknowledged all bytes and
+announced a window of 0, and the sender probed it. The first probe proves that it has more to send; it comes within 1 s,
+keep-alives come later. The interval lasts until a packet announces a larger window, or until a probe is overdue or gets
+no answer: the time after that is `unexplained`. A finding about such intervals names the process that does not read.
 
 The time lost is the RPC time in these intervals. Intervals of about a round trip mean that the buffer is too small
 for this path. Longer ones mean that the peer did not read its socket. The report names the reason with more of the
@@ -27,6 +33,9 @@ When it cannot tell
 When the capture lacks the connection's opening: only the SYN packets carry the scale of the announced windows. A
 queue in the network delays ACKs as a slow reader does: where one stood in half of the late intervals, no reader is
 blamed.
+
+A sender that does not probe, as when the block is shorter than a retransmission timeout. Some systems probe with a byte
+of data: with these the last interval is `unexplained`.
 
 What would refute it
 --------------------
@@ -51,7 +60,7 @@ from collections.abc import Iterator
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _figures, _windows
+from . import _figures, _shut_windows, _windows
 
 ID = "receive-window-stall"
 ABOUT = About(
@@ -68,7 +77,10 @@ class Limits(_windows.ReaderLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a TCP receive window."""
-    yield from _windows.detect_window(tables, limits, _WINDOW)
+    if len(shut := _shut_windows.find_shut(tables)):
+        yield _shut_windows.make_finding(tables, limits, shut, ID)
+    else:
+        yield from _windows.detect_window(tables, limits, _WINDOW)
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:

@@ -141,7 +141,9 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     since_time_ns: Annotated[Ints, "last byte of either side, or its last retransmission"]
     last_packet: Annotated[Counts, "packet of the last byte"]
     last_time_ns: Annotated[Ints, "time of that packet"]
-    end_time_ns: Annotated[Ints, "time of the capture's last packet, or of the FIN, RST or RST_STREAM"]
+    end_time_ns: Annotated[
+        Ints, "time of the capture's last packet, of the FIN, RST or RST_STREAM, or until when packets show the cause"
+    ]
     waits_for: Annotated[Codes, "the side that has to act, by the messages or by a used up window"]
     cause: Annotated[
         Codes, "what the RPC waits for, index into `CAUSES`; `unexplained` when its last bytes were not acknowledged"
@@ -151,7 +153,9 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     request_messages: Annotated[Counts, "whole request messages"]
     response_messages: Annotated[Counts, "whole response messages"]
     timeout_ns: Annotated[Ints, "its deadline as `grpc-timeout` has it"]
-    closed: Annotated[Codes, "what ended it: 0 nothing, 1 its client's FIN or RST, 2 its client's RST_STREAM"]
+    closed: Annotated[
+        Codes, "what ended it: 0 nothing, 1 its client's FIN or RST, 2 its client's RST_STREAM, 3 its server"
+    ]
     headers_unknown: Annotated[Codes, "1 when fields of its request's headers are unknown"]
     stream_window_bytes: Annotated[Ints, "stream window of the sender with a used up window, else `WINDOW_NOT_KNOWN`"]
     connection_window_bytes: Annotated[Ints, "connection window of that sender, else `WINDOW_NOT_KNOWN`"]

@@ -295,6 +295,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpc-go-lock": {"verdict": ["server-concurrency-limit"]},
     "grpc-js-blocked-loop": {"verdict": ["synchronised-stall"]},
     "grpcio-blocked-loop": {"verdict": ["server-concurrency-limit"]},
+    "grpcio-window-reopened": {"verdict": ["receive-window-stall"], "says": ["for 1.67 s"], "not": ["hung-rpc"]},
+    "grpcio-window-shut": {
+        "verdict": ["receive-window-stall"],
+        "says": ["Server 10.77.0.2 did not read its socket for 3.51 s", "whether it is stopped"],
+        "not": ["hung-rpc"],
+    },
     "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
     "grpc-java-age-grace": {
         "verdict": ["connection-closed-early"],
@@ -543,6 +549,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["6 of 8 RPCs were answered after their deadline of 120 ms", "had given up without telling the server"],
     },
     "go-begun-before": {"not": ["stream-timeout"], "statuses": {"not_seen": 9}},
+    "h2-window-shut": {
+        "verdict": ["receive-window-stall"],
+        "says": ["Client 10.77.0.1 did not read its socket for 1.94 s"],
+        "statuses": {"OK": 3, "DEADLINE_EXCEEDED": 1},
+    },
     "h2load-compression-error": {
         "verdict": ["connection-closed-early"],
         "says": [

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from stalls import check_evidence, firing, found, with_waits, written
-from support import synthetic
+from support import RECORDED, synthetic
 
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.receive_window_stall import Limits, detect
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
@@ -58,3 +59,17 @@ def test_severity_follows_the_share() -> None:
     share = firing(detect(tables, Limits())).share or 0.0
     assert firing(detect(tables, Limits(critical_share=share))).severity == "critical"
     assert firing(detect(tables, Limits(critical_share=share + 0.001))).severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "shut_ms", "unknown_ms"),
+    [("grpcio-window-shut", 3_512, 32), ("grpcio-window-reopened", 1_674, 1_806), ("h2-window-shut", 1_938, 0)],
+)
+def test_a_window_that_stays_closed_is_charged_as_long_as_packets_show_it(
+    name: str, shut_ms: int, unknown_ms: int
+) -> None:
+    analysis = analyze([str(RECORDED / "wild" / f"{name}.pcap.zst")])
+    finding = next(one for one in analysis.findings if one.id == "receive-window-stall")
+    assert finding.lost_ns == analysis.budget["receive_window"] == pytest.approx(shut_ms * MS, rel=0.001)
+    assert analysis.budget.get("unexplained", 0) == pytest.approx(unknown_ms * MS, abs=1 * MS)
+    assert finding.metrics["blocked_rpcs"] == 1

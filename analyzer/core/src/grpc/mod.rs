@@ -19,6 +19,7 @@ pub mod repeats;
 mod rows;
 mod rpc;
 mod rpc_end;
+mod shut_out;
 mod stall;
 pub mod state;
 pub mod status;

@@ -1,5 +1,7 @@
 //! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
+use std::ops::Range;
+
 use crate::at::{At, place};
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
@@ -38,13 +40,15 @@ pub(super) enum Closed {
     WithConnection = 1,
     /// Its client's RST_STREAM.
     ByReset = 2,
+    /// Its server's RST_STREAM or END_STREAM.
+    ByServer = 3,
 }
 
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Notes an RPC that is open at its connection's or the capture's end, or at its reset, and had no packet of its own
-    /// since `since`. `blocked` is the sender whose window is used up, and that window.
+    /// in the time `open`. `blocked` is the sender whose window is used up, and that window.
     #[cold]
-    pub(super) fn push_open(&mut self, id: u32, since: i64, blocked: Option<(usize, Cause)>, closed: Closed) {
+    pub(super) fn push_open(&mut self, id: u32, open: Range<i64>, blocked: Option<(usize, Cause)>, closed: Closed) {
         let (h2, transport) = (&mut *self.h2, self.transport);
         let client = h2.client;
         let windows = blocked.map(|(side, _)| (h2.stream_window(side, id), h2.connection_window(side)));
@@ -67,10 +71,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             method: call.method,
             start_time_ns: call.first.time,
             first_packet: call.first.packet,
-            since_time_ns: since,
+            since_time_ns: open.start,
             last_packet: call.last_packet.max(call.first.packet),
             last_time_ns: call.last_time.max(call.first.time),
-            end_time_ns: self.at.time,
+            end_time_ns: open.end,
             waits_for: u8::from(waits_for != client),
             cause: cause as u8,
             heard_packet: heard.0,

@@ -16,6 +16,7 @@ use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
 use super::rows::{Closed, OPEN_FOR, settle, touch_gap};
+use super::shut_out::ShutOut;
 use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending, Source};
 use super::unread::Unread;
@@ -76,6 +77,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if act.is_client {
             self.charge_used_up(id);
         }
+        self.charge_shut_out(id, true);
         let Some(call) = self.h2.streams.state_mut(slot) else {
             if self.h2.opened_before(id) {
                 self.h2.application.late.settle(id);
@@ -157,7 +159,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let since = call.last_time;
         call.charge_open(self.at.time, client, Some(blocked.1), transport);
         if self.at.time - since >= OPEN_FOR {
-            self.push_open(id, since, Some(blocked), Closed::ByReset);
+            self.push_open(id, since..self.at.time, Some(blocked), Closed::ByReset);
         }
     }
 
@@ -289,10 +291,15 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let alive = in_vain.map_or(now, |sent| sent.heard.1.min(now));
         let lost = lost_since(call, client, transport).filter(|_| in_vain.is_none());
         let lost_at = lost.map_or(alive, |(since, _)| since.min(alive));
-        let given_up = given_up_since(&h2.sides, client, call);
-        let until = given_up.map_or(lost_at, |since| since.min(lost_at));
         let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
+        let is_plain = seen && blocked.is_none() && !is_hidden && gap_time <= last && lost_at == now;
+        let shut = call.find_shut_out(now, client, transport).filter(|_| is_plain);
+        let stuck = given_up_since(&h2.sides, client, call).into_iter().chain(shut.and_then(ShutOut::unknown_since));
+        let until = stuck.min().map_or(lost_at, |since| since.min(lost_at));
         let window = blocked.map(|(_, cause)| cause);
+        if let Some(shut) = shut {
+            call.charge_shut_out(shut);
+        }
         if seen && (end == End::CaptureEnds || window.is_some()) {
             call.charge(if is_hidden { until } else { gap_time.min(until) }, Cause::CaptureGap);
             call.charge_open(until, client, window, transport);
@@ -316,7 +323,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
         if open && now - last >= OPEN_FOR {
             let closed = if end == End::ClientCloses { Closed::WithConnection } else { Closed::Not };
-            self.push_open(id, since, blocked, closed);
+            let (blocked, open) = shut.map_or((blocked, since..now), |shut| (Some(shut.blocked()), shut.shown(now)));
+            self.push_open(id, open, blocked, closed);
         }
     }
 }
@@ -371,7 +379,7 @@ fn lack(sides: &[Side<Grpc>; 2], call: &Call) -> [bool; 2] {
 
 /// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's. Beside it
 /// their sender.
-fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64, usize)> {
+pub(super) fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64, usize)> {
     let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
     let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
     let response = transport.lost_since[1 - client].map(|(_, since)| (since, 1 - client));
@@ -429,7 +437,7 @@ pub(super) fn note_half_closed(h2: &mut Http2, id: u32, at: At) {
 }
 
 /// The sender whose HTTP/2 window allows no more DATA of this stream, and which window that is.
-fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
+pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
     let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
     [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
         if h2.stream_in_frame(side) == Some(id) {

@@ -16,6 +16,7 @@ pub mod reassembly;
 pub mod rtt;
 pub mod send_queue;
 pub mod sent_again;
+pub mod shut_window;
 pub mod transport;
 pub mod unanswered;
 pub mod undelivered;

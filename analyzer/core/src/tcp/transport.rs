@@ -9,6 +9,7 @@ use super::half::NEAR;
 use super::held_path::HeldPath;
 use super::late_acks::{LateAcks, may_take};
 use super::send_queue::SendQueue;
+use super::shut_window::ShutWindow;
 use super::unanswered::Unanswered;
 
 /// The state of both senders that the layers above TCP read; arrays have one entry per side.
@@ -43,6 +44,8 @@ pub struct Transport {
     pub lost_since: [Option<(i64, i64)>; 2],
     /// Of these bytes: only packets as long as theirs are lost, so the peer lives.
     pub too_long: [bool; 2],
+    /// The receive window of each side's peer, while it is closed.
+    pub shut: [ShutWindow; 2],
     /// All bytes of each side were acknowledged: of the peer of what is handed up, and of both at the connection's end.
     pub is_acknowledged: [bool; 2],
     /// Offset of the first of the bytes of each side that were handed up last.
@@ -82,6 +85,7 @@ impl Default for Transport {
             resets: [None; 2],
             lost_since: [None; 2],
             too_long: [false; 2],
+            shut: Default::default(),
             is_acknowledged: [false; 2],
             delivered_from: [0; 2],
             acks_soon: [0; 2],
@@ -143,6 +147,11 @@ impl Transport {
     pub fn may_take(&self, side: usize) -> Option<i64> {
         let near = self.near_rtt[1 - side];
         (near >= 0).then(|| may_take(near, self.round_trip().unwrap_or(near)))
+    }
+
+    /// The time up to `now` in which the closed receive window of its peer is known to have blocked `side`.
+    pub fn shut_out(&self, side: usize, now: i64) -> Option<(i64, i64)> {
+        self.shut.get(side)?.blocks(now, self.round_trip().unwrap_or(0))
     }
 
     /// Both halves of the path, nanoseconds.

@@ -42,6 +42,9 @@ pub(super) fn cause(
     if cause != Cause::Unexplained {
         return cause;
     }
+    if closed.is_none() && stays_shut(layers, side, stop, length) {
+        return Cause::ReceiveWindow;
+    }
     match closed {
         Some(closed) if since_the_stop && mostly_for_credit(layers, side, at) => return closed,
         _ => {}
@@ -71,6 +74,19 @@ pub(super) fn window_grew(layers: &Layers<'_>, side: usize, stop: &Stop, at: At)
     let shut = segment > 0 && stop.receive_window? - stop.in_flight? < segment;
     let (right_before, _) = arrival(layers, side, grew.time, at);
     (shut && right_before).then_some(grew)
+}
+
+/// Whether the receive window had no room for a segment at the stop, and has none when the sender resumes, with less: it probes, or
+/// sends what little there is room for (RFC 9293 sections 3.8.6.1 and 3.8.6.2.1).
+fn stays_shut(layers: &Layers<'_>, side: usize, stop: &Stop, length: i64) -> bool {
+    let (half, segment) = (&layers.tcp.halves[side], layers.tcp.segment_size(side));
+    let is_shut =
+        |window: Option<i64>, used: Option<i64>| window.zip(used).is_some_and(|(window, used)| window - used < segment);
+    let now = layers.tcp.halves[1 - side].window.and_then(|window| i64::try_from(window).ok());
+    length < segment
+        && half.retransmissions_since == 0
+        && is_shut(stop.receive_window, stop.in_flight)
+        && is_shut(now, Some(half.highest - half.acked))
 }
 
 /// Whether a packet that was captured at `time` reached `side` right before it resumed, and whether since it stopped.

@@ -10,6 +10,7 @@ mod nagle;
 mod order;
 mod properties;
 mod round_trips;
+mod shut_windows;
 mod unreceived;
 mod waits;
 mod windows;

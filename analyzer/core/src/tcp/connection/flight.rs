@@ -34,6 +34,7 @@ impl Connection {
             let early = !self.transport.near_is_bound[side] && is_unacknowledged(half, near, at);
             half.sent_early = half.sent_early.or(early.then_some((half.highest, at.time)));
         }
+        self.transport.shut[side].end();
         half.echo_at_send = half.echo;
         half.highest = end;
         half.rtt.sent(end, at.time);

@@ -36,6 +36,9 @@ impl Connection {
             return self.row_of(side, segment, offset, at, Note::Duplicate, above);
         }
         self.count(side, segment, at);
+        if self.transport.shut[side].is_shut() && end + 1 == self.halves[side].highest && segment.payload_len == 0 {
+            self.transport.shut[side].probe(at.time);
+        }
         self.measure_delay(side, segment, at, above);
         if segment.flags.contains(TcpFlags::SYN) {
             self.syn(side, segment, at);
@@ -178,6 +181,9 @@ impl Connection {
         let offset = peer.offset(segment.ack);
         if !segment.sack.is_empty() {
             self.selective(side, segment, offset, at);
+        }
+        if segment.window == 0 || self.transport.shut[1 - side].is_shut() {
+            self.note_shut_window(side, segment, offset, at);
         }
         let peer = &mut self.halves[1 - side];
         if offset <= peer.acked {
@@ -328,6 +334,17 @@ impl Connection {
         let late_acks = &mut self.transport.late_acks[1 - side];
         if late == Some(true) || late_acks.is_some() {
             late_acks.get_or_insert_default().push(ack, late);
+        }
+    }
+
+    /// `side` announces a window of 0, or a larger one behind it, and has all bytes before `offset`. A RST has no window.
+    #[cold]
+    fn note_shut_window(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
+        let (sender, shut) = (&self.halves[1 - side], &mut self.transport.shut[1 - side]);
+        if segment.window > 0 {
+            shut.open(at.time);
+        } else if offset == sender.highest && !segment.flags.contains(TcpFlags::RST) {
+            shut.announce(sender.last_data_time, at.time);
         }
     }
 

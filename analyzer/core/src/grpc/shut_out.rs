@@ -1,0 +1,94 @@
+//! Accounts the time of calls whose sender waits for a closed TCP receive window, when nothing ends that in the capture.
+
+use std::ops::Range;
+
+use crate::http2::connection::watch::Watch;
+use crate::store::budget::Cause;
+use crate::tcp::transport::Transport;
+
+use super::call::Call;
+use super::rows::{Closed, OPEN_FOR};
+use super::rpc_end::{find_used_up, lost_since};
+use super::state::{Grpc, Parser};
+
+/// A side that a closed receive window blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShutOut {
+    side: usize,
+    /// From its last bytes, or from when it is to send the next message.
+    since: i64,
+    /// Up to where packets show it.
+    until: i64,
+    /// It is inside a message of the call. Otherwise it owes the next one, of which bytes may be among those it cannot send.
+    is_inside: bool,
+}
+
+impl ShutOut {
+    /// From when on it is not known whether the application was waited for.
+    pub(super) fn unknown_since(self) -> Option<i64> {
+        (!self.is_inside).then_some(self.since)
+    }
+
+    /// The side, and the cause for which a call waits in the time that is [`shown`](Self::shown).
+    pub(super) fn blocked(self) -> (usize, Cause) {
+        (self.side, if self.is_inside { Cause::ReceiveWindow } else { Cause::Unexplained })
+    }
+
+    /// The time for which the cause is shown, of a call that waits up to `now`.
+    pub(super) fn shown(self, now: i64) -> Range<i64> {
+        self.since..if self.is_inside { self.until } else { now }
+    }
+}
+
+impl Call {
+    /// The side that is to act and that its peer's closed window blocked up to `now`, or a time before.
+    pub(super) fn find_shut_out(&self, now: i64, client: usize, transport: &Transport) -> Option<ShutOut> {
+        [0, 1].into_iter().find_map(|side| {
+            let (is_inside, owes) = (self.is_inside(side), self.owing_side(client) == side);
+            let (since, until) = transport.shut_out(side, now).filter(|_| is_inside || owes)?;
+            let since = if is_inside { since } else { since.max(self.last_time) };
+            Some(ShutOut { side, since, until, is_inside })
+        })
+    }
+
+    /// Accounts the time in which a closed window blocked a message of the call.
+    pub(super) fn charge_shut_out(&mut self, shut: ShutOut) {
+        if shut.is_inside {
+            self.charge(shut.since, Cause::Transmission);
+            self.charge(shut.until, Cause::ReceiveWindow);
+        }
+    }
+}
+
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// Accounts the time in which a closed window blocked a sender, up to its peer's bytes, which end the call or not.
+    #[inline]
+    pub(super) fn charge_shut_out(&mut self, id: u32, is_end: bool) {
+        if self.transport.shut.iter().any(|window| window.is_shut()) {
+            self.charge_shut_out_until_now(id, is_end);
+        }
+    }
+
+    #[cold]
+    fn charge_shut_out_until_now(&mut self, id: u32, is_end: bool) {
+        let (client, now, transport) = (self.h2.client, self.at.time, self.transport);
+        let blocked = find_used_up(self.h2, id).is_some();
+        let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+        let mut sides = self.h2.sides.iter().zip(&call.directions);
+        let read = sides.all(|(side, kept)| side.is_read_whole(kept.gaps, call.first.packet));
+        let lost = lost_since(call, client, transport).is_some() || transport.in_vain().is_some();
+        if blocked || !read || lost || transport.unheard.contains(&true) || call.finished || !call.kind.is_rpc() {
+            return;
+        }
+        let Some(shut) = call.find_shut_out(now, client, transport) else { return };
+        if let Some(since) = shut.unknown_since() {
+            call.charge_open(since, client, None, transport);
+        }
+        call.charge_shut_out(shut);
+        call.charge(now, Cause::Unexplained);
+        if is_end && now - shut.since >= OPEN_FOR {
+            let closed = if self.side == client { Closed::ByReset } else { Closed::ByServer };
+            self.push_open(id, shut.shown(now), Some(shut.blocked()), closed);
+        }
+    }
+}
