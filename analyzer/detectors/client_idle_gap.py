@@ -29,6 +29,10 @@ Packets show that the client was silent, not what it did: its library, its appli
 Packets do not show timers that fire together either. A capture taken farther from the client than its gaps are long
 is not judged.
 
+A single long gap is not reported: the packets of a client that was stopped between its calls (SIGSTOP, garbage
+collection, a paused machine) are those of one that had nothing to ask. Only a PING that comes meanwhile and is
+acknowledged late tells them apart, see `synchronised-stall`. No call is open in such a gap, so it takes no RPC time.
+
 What would refute it
 --------------------
 A profile or trace of the client in which callers are not waiting for the gRPC library in these moments, but compute,
