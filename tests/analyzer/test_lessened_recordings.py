@@ -102,9 +102,9 @@ def lose(capture: Capture, folder: Path) -> str:
     return write(capture.without(some(len(capture), 0.02, seed=1)), folder)
 
 
-def mix(capture: Capture, folder: Path) -> str:
+def mix(capture: Capture, folder: Path, seed: int = 1) -> str:
     """With neighbours in the other order that came within a millisecond, as several queues of a device leave them."""
-    chance, records = random.Random(1), [bytes(capture.record(number)) for number in range(1, len(capture) + 1)]
+    chance, records = random.Random(seed), [bytes(capture.record(number)) for number in range(1, len(capture) + 1)]
     for first, second in pairwise(range(len(records))):
         if read_time(records[second]) - read_time(records[first]) < MS and chance.random() < 0.3:
             times = records[first][:8], records[second][:8]
@@ -241,3 +241,10 @@ def test_packets_of_several_devices_count_once(name: str) -> None:
     assert sorted(facts[0], key=repr) == sorted(facts[1], key=repr)
     assert findings[0] == findings[1]
     assert not any(c.retransmitted_packets or c.out_of_order_packets for c in every.connections)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("helidon-nagle", 1), ("helidon-nagle", 4), ("node-http2-nagle", 3)])
+def test_what_nagle_held_is_not_the_servers_where_packets_are_mixed(name: str, seed: int, tmp_path: Path) -> None:
+    plain = analyze([write(whole(name).data, tmp_path)]).budget
+    mixed = analyze([mix(whole(name), tmp_path, seed)]).budget
+    assert mixed["server"] - plain["server"] < 0.1 * plain["delayed_ack"]

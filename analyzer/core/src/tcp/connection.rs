@@ -16,6 +16,9 @@ mod flight;
 mod holes;
 mod segment;
 
+/// Capture points mix the order of packets that come within this time, nanoseconds: 1 ms.
+pub const MIXED: i64 = 1_000_000;
+
 /// Counts of packets and bytes; of pairs, each side's.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {

@@ -78,6 +78,11 @@ impl Acks {
         self.newest_first().find(|ack| ack.time <= time)
     }
 
+    /// The same without ACKs of bytes behind `offset`, which the capture has too early.
+    pub fn up_to(&self, offset: i64, time: i64) -> Option<Ack> {
+        self.newest_first().find(|ack| ack.time <= time && ack.offset <= offset)
+    }
+
     /// Whether no ACK was forgotten.
     pub fn is_whole(&self) -> bool {
         self.count <= limits::RECENT_ACKS

@@ -11,7 +11,7 @@ use crate::tcp::send_queue::BlockedInterval;
 
 use super::cause::{are_open, credit, is_full, tcp_window};
 use super::layers::{Layers, SHORTEST, reaction};
-use super::release::release;
+use super::release::{release, release_of_near};
 use super::row::row;
 use super::stop::{Stop, stopped};
 
@@ -27,7 +27,7 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
     }
     layers.tcp.transport.queues[side].clear();
     let sends_since = layers.tcp.transport.sends_since[side].take();
-    let Some(ack) = release(layers, side, at) else {
+    let Some(ack) = release(layers, side, at).or_else(|| release_of_near(layers, side, at)) else {
         if may_lack_its_ack(layers, side, length, at) {
             layers.tcp.transport.queues[side].add(BlockedInterval::new(start, at.time, Cause::Unexplained));
         }

@@ -3,7 +3,7 @@
 use crate::at::At;
 
 use super::super::half::{Flight, Half};
-use super::Connection;
+use super::{Connection, MIXED};
 
 const NOT_KNOWN: i64 = -1;
 /// The shortest full segment: where the MSS is not known, the longest payload of small calls is none (heuristic: IPv6 carries
@@ -53,13 +53,14 @@ impl Connection {
 }
 
 /// The sender cannot have known that its last bytes were acknowledged. Delays vary: an ACK may have reached it an eighth sooner
-/// than the least round trip so far says. The capture may lack the ACK: a later timestamp shows that the sender heard something
+/// than the least round trip so far says, and at once where the capture point may have mixed packets. The capture may lack the ACK: a later timestamp shows that the sender heard something
 /// meanwhile, and a delayed ACK may have come.
 #[cold]
 fn is_unacknowledged(half: &Half, near: i64, at: At) -> bool {
     let known = half.known_acked(at.time, near - near / 8);
     let heard = half.timestamps && half.echo != half.echo_at_send || half.awaits_a_delayed_ack(at.time, near);
-    known.is_some_and(|known| known < half.highest) && !heard
+    let came = near < MIXED && half.acked >= half.highest;
+    known.is_some_and(|known| known < half.highest) && !heard && !came
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
