@@ -14,6 +14,8 @@ Each packet's TCP timestamp is its sender's clock. Its arrival less that clock i
 smallest delay on the connection so far is that of the path alone. Any longer time is a queue. The minimum may rise by
 100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off. If all packets of 10 s
 are later by the same time, to 5 ms, a clock had stopped, and the minimum begins anew: a queue varies.
+The same holds after 100 ms and four packets of each direction, if both are late by the same since the same moment: the
+capture's clock was set, which a warning tells.
 
 Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
 Only ACKs of two full segments and more count, because a receiver may delay other ACKs.

@@ -15,7 +15,7 @@ from grpcdiag.analyzer.decode.decode import decode, stream
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.tables import Packets
 
-SECOND, HOUR = 10**9, 3600 * 10**9
+MS, SECOND, HOUR = 10**6, 10**9, 3600 * 10**9
 # where the clock steps: an answer is owed, or the connection is idle
 CASES = [
     ("rtt205-go-16000", 60),
@@ -94,14 +94,34 @@ def test_two_steps(tmp_path: Path) -> None:
     assert [round(ns / SECOND) for _packet, ns in capture["clock_steps"]] == [3600, 10]
 
 
-@pytest.mark.parametrize("packet", [400, 600, 900])
-def test_a_short_step_is_no_queue(packet: int, tmp_path: Path) -> None:
-    """Both directions are late by the same 50 ms from there on, which no queue is."""
+@pytest.mark.parametrize(
+    ("name", "packet", "by_ms"),
+    [
+        ("wild/ghz-plain.pcap.zst", 400, 50),
+        ("wild/ghz-plain.pcap.zst", 900, 30),
+        ("wild/grpcio-slow-answers.pcap.zst", 195, 30),
+        ("wild/grpcio-slow-answers.pcap.zst", 195, 80),
+        ("wild/grpcio-slow-answers.pcap.zst", 780, 50),
+        ("ydb-unary-single-inflight1.pcap", 3017, 80),
+    ],
+)
+def test_a_short_step_is_no_queue(name: str, packet: int, by_ms: int, tmp_path: Path) -> None:
+    """Both directions are late by the same from there on, which no queue is: their packets soon count as in time."""
     source = tmp_path / "whole.pcap"
-    source.write_bytes(capture_of([recorded("wild/ghz-plain.pcap.zst")]).data)
-    analysis = analyze([tamper(source, tmp_path / "stepped.pcap", step_clock(packet, 50_000_000))])
+    source.write_bytes(capture_of([recorded(name)]).data)
+    plain, step = analyze([str(source)]), step_clock(packet, by_ms * MS)
+    analysis = analyze([tamper(source, tmp_path / "stepped.pcap", step)])
     assert "network-queueing" not in [finding.id for finding in analysis.findings]
-    assert any("the clock may have been set" in skipped.reason for skipped in analysis.skipped)
+    assert any("the capture's clock may have been set" in warning for warning in analysis.quality.warnings)
+    spread = 100 * MS * sum(connection.max_concurrent_rpcs for connection in plain.connections)
+    assert analysis.budget.get("network_queue", 0) <= plain.budget.get("network_queue", 0) + spread
+
+
+@pytest.mark.parametrize(
+    "name", ["lab/network-queueing.pcap.gz", "wild/bloat-same.pcap.zst", "wild/grpcio-uplink-held.pcap.zst"]
+)
+def test_a_queue_is_no_set_clock(name: str) -> None:
+    assert not any("may have been set" in warning for warning in analyze([recorded(name)]).quality.warnings)
 
 
 @pytest.mark.parametrize("name", ["lab/network-queueing.pcap.gz", "wild/bloat-same.pcap.zst"])

@@ -24,6 +24,22 @@ const DRIFT_TIME: i64 = 10_000;
 /// the same: 10 s, for which BBR too believes a path's minimum (draft-cardwell-iccrg-bbr-congestion-control).
 const STEADY_TIME: i64 = 10_000_000_000;
 
+/// The capture's clock was set forward when the packets of both directions, so many of each, are later by the same for this time,
+/// nanoseconds, what they are late by included: as many and as long as show a standing queue.
+const SHIFTED_TIME: i64 = 100_000_000;
+const SHIFTED: u32 = 4;
+
+/// Packets that were late, since the last one that was not.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Late {
+    packets: u32,
+    /// When the first one came, and the last one.
+    since: i64,
+    until: i64,
+    lowest: i64,
+    highest: i64,
+}
+
 /// The clock of one sender, and its packets' delays.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PathDelay {
@@ -45,6 +61,9 @@ pub struct PathDelay {
     steady_since: i64,
     lowest: i64,
     highest: i64,
+    /// When the last packet came that was not late.
+    in_time: i64,
+    late: Late,
 }
 
 impl PathDelay {
@@ -81,9 +100,34 @@ impl PathDelay {
         self.minimum = self.minimum.min(delay);
         self.check_steps(delay, elapsed);
         match delay - self.minimum - self.tick {
-            queued if queued >= TARGET => queued,
-            _ => 0,
+            queued if queued >= TARGET => {
+                self.late.extend(delay, time);
+                queued
+            }
+            _ => {
+                (self.in_time, self.late.packets) = (time, 0);
+                0
+            }
         }
+    }
+
+    /// Whether the capture's clock was set forward: all packets of both directions are late since the same moment, by the same. No
+    /// queue is like that in both, nor without change.
+    #[cold]
+    pub fn have_shifted(both: &mut [&mut Self; 2]) -> bool {
+        let [one, other] = both.each_ref();
+        let by = [one, other].map(|delay| delay.late.lowest - delay.minimum);
+        let lasts = one.late.until.max(other.late.until) - one.late.since.min(other.late.since);
+        let shifted = one.late.is_steady()
+            && other.late.is_steady()
+            && one.in_time < other.late.since
+            && other.in_time < one.late.since
+            && (by[0] - by[1]).abs() < TARGET + one.tick.max(other.tick)
+            && lasts + by[0].min(by[1]) >= SHIFTED_TIME;
+        if shifted {
+            both.iter_mut().for_each(|one| (one.minimum, one.late.packets) = (one.late.lowest, 0));
+        }
+        shifted
     }
 
     /// A queue varies, and a step of a clock does not: after one the minimum is another.
@@ -129,11 +173,53 @@ impl PathDelay {
     }
 }
 
+impl Late {
+    fn extend(&mut self, delay: i64, time: i64) {
+        if self.packets == 0 {
+            *self = Self { packets: 0, since: time, until: time, lowest: delay, highest: delay };
+        }
+        self.packets = self.packets.saturating_add(1);
+        (self.lowest, self.highest) = (self.lowest.min(delay), self.highest.max(delay));
+        self.until = time;
+    }
+
+    fn is_steady(&self) -> bool {
+        self.packets >= SHIFTED && self.highest - self.lowest < TARGET
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MS: i64 = 1_000_000;
+
+    /// The longest delays of two senders with a packet each 10 ms, which are later by `by` from `since` on, in the last second of two.
+    fn longest_of_both(by: [i64; 2], since: [i64; 2], varies: i64) -> [i64; 2] {
+        let mut delays = [PathDelay::default(); 2];
+        let mut longest = [0; 2];
+        for n in 0..200_i64 {
+            for side in 0..2 {
+                let sent = 10 * n + 3 * side as i64;
+                let late = if sent < since[side] { 0 } else { by[side] + n % 2 * varies };
+                let queued = delays[side].packet(sent as u32, (sent + late) * MS);
+                let [first, second] = &mut delays;
+                let shifted = queued > 0 && PathDelay::have_shifted(&mut [first, second]);
+                longest[side] = if n < 100 || shifted { 0 } else { longest[side].max(queued) };
+            }
+        }
+        longest.map(|queued| queued / MS)
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_no_queue() {
+        assert_eq!(longest_of_both([50, 50], [500, 500], 0), [0, 0]);
+        assert_eq!(longest_of_both([50, 53], [500, 500], 2), [0, 0]);
+        assert_eq!(longest_of_both([50, 0], [500, 500], 0), [48, 0], "one direction");
+        assert_eq!(longest_of_both([50, 60], [500, 500], 0), [48, 58], "not by the same");
+        assert_eq!(longest_of_both([50, 50], [500, 600], 0), [48, 48], "not at once");
+        assert_eq!(longest_of_both([50, 50], [500, 500], 6), [54, 54], "a queue varies");
+    }
 
     /// Sends a packet each 10 ms of which those at 2 to 3 s are queued for `queue`; gives the longest measured.
     fn longest(tick: i64, ppm: i64, queue: i64) -> i64 {

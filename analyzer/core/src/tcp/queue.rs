@@ -83,6 +83,11 @@ impl Queue {
         self.interval.as_ref().is_some_and(|interval| interval.stands(false))
     }
 
+    /// Forgets the packets that seemed to wait: they did not.
+    pub fn forget(&mut self) {
+        self.interval = None;
+    }
+
     /// Ends the queue, because it is empty or nothing more is known: writes its row if packets waited in it.
     #[cold]
     pub fn finish(&mut self, place: Place, cx: &mut Context) {

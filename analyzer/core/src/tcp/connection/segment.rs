@@ -3,19 +3,18 @@
 use crate::at::At;
 use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
-use crate::store::tables::PacketRow;
+use crate::store::tables::{Layer, PacketRow};
 
 use super::super::closing::Closing;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::late_acks::TimedAck;
 use super::super::note::Note;
+use super::super::path_delay::PathDelay;
 use super::super::queue::{self, TARGET};
 use super::super::unanswered::Outage;
-use super::Connection;
+use super::{Connection, MIXED};
 
-/// Capture points mix the order of packets that come within this time, nanoseconds: 1 ms.
-const MIXED: i64 = 1_000_000;
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
 
 impl Connection {
@@ -116,8 +115,11 @@ impl Connection {
         self.transport.sends_since[side] = self.halves[side].sends_since(at.time, self.transport.near_rtt[side].max(0));
         if let Some((clock, _)) = segment.timestamps {
             let place = (self.row, u8::from(side != above.client()), 0);
+            let mut queued = self.halves[side].delay.packet(clock, at.time);
+            if queued > 0 && self.is_clock_set(at, above) {
+                queued = 0;
+            }
             let half = &mut self.halves[side];
-            let queued = half.delay.packet(clock, at.time);
             half.path_queues[0].packet(queued, segment.payload_len, at, place, above.context());
             self.transport.queued[side] = queued;
             if let Some(filled) = half.path_queues[0].filled_since() {
@@ -125,6 +127,19 @@ impl Connection {
                 *since = Some(since.map_or(filled, |since| since.min(filled)));
             }
         }
+    }
+
+    /// Whether packets are late because the capture's clock was set forward. What looked like a queue until now was none.
+    #[cold]
+    fn is_clock_set<U: Events>(&mut self, at: At, above: &mut U) -> bool {
+        let [one, other] = &mut self.halves;
+        let is_set = PathDelay::have_shifted(&mut [&mut one.delay, &mut other.delay]);
+        if is_set {
+            self.halves.iter_mut().for_each(|half| half.path_queues[0].forget());
+            let text = "packets of both directions are late by the same: the capture's clock may have been set";
+            above.context().problem(Layer::Tcp, text, self.row, at.packet, at.time);
+        }
+        is_set
     }
 
     /// `side` has acknowledged `bytes` of its peer by a packet that echoes the timestamp `echo`: how long they were queued
