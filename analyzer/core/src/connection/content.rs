@@ -13,6 +13,7 @@ use crate::tcp::transport::Transport;
 use crate::waits::{self, Layers, Stop};
 
 use super::encrypted::Encrypted;
+use super::prologue;
 use super::set_up::{Alert, Beginning, alert_of};
 use super::shared::Shared;
 
@@ -26,6 +27,8 @@ pub struct Content {
     pub tls: Option<Box<Encrypted>>,
     /// The first bytes of each side; those that came first decide whether it is TLS.
     pub beginnings: [Option<Beginning>; 2],
+    /// A side has asked for a tunnel by CONNECT.
+    asks_tunnel: bool,
     /// The first alert, of a peer that speaks TLS to one that does not.
     alert: Option<Alert>,
     /// By side: what was binding when it sent its last data, if it owed more.
@@ -46,7 +49,15 @@ pub struct AtClosing {
 impl Content {
     /// The content of a connection of which nothing was read.
     pub fn new(http2: Http2) -> Self {
-        Self { http2, tls: None, beginnings: [None; 2], alert: None, stops: [None; 2], closings: Vec::new() }
+        Self {
+            http2,
+            tls: None,
+            beginnings: [None; 2],
+            asks_tunnel: false,
+            alert: None,
+            stops: [None; 2],
+            closings: Vec::new(),
+        }
     }
 
     /// Whether `side` has begun something that it has not sent completely.
@@ -111,6 +122,20 @@ pub struct ContentReader<'a> {
 }
 
 impl ContentReader<'_> {
+    /// Leaves out what stands before the protocol in the first bytes of a side; returns its length.
+    #[cold]
+    fn skip_prologue(&mut self, side: usize, offset: i64, bytes: &[u8]) -> usize {
+        let content = &mut *self.content;
+        let length = prologue::length(bytes, content.asks_tunnel);
+        let Some(skipped) = bytes.get(..length).filter(|skipped| !skipped.is_empty()) else { return 0 };
+        content.asks_tunnel |= prologue::asks_tunnel(skipped);
+        content.http2.bytes.decoded += length as u64;
+        if let Some(tap) = &mut self.shared.tap {
+            tap.prologue(content.http2.connection, side, offset, skipped);
+        }
+        length
+    }
+
     /// Reads bytes, and shows them to the tap.
     #[cold]
     fn show(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
@@ -165,7 +190,13 @@ impl Events for ContentReader<'_> {
 
     #[inline]
     fn deliver(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
+        let (mut offset, mut bytes) = (offset, bytes);
         if self.content.beginnings[side].is_none() {
+            let skipped = self.skip_prologue(side, offset, bytes);
+            (offset, bytes) = (offset + skipped as i64, bytes.get(skipped..).unwrap_or_default());
+            if bytes.is_empty() {
+                return;
+            }
             self.content.begin(side, bytes, at);
         }
         if self.shared.tap.is_some() {

@@ -7,6 +7,7 @@ pub mod content;
 pub mod encrypted;
 mod ends;
 mod piece;
+pub mod prologue;
 mod records;
 pub mod roles;
 pub mod set_up;

@@ -61,6 +61,11 @@ impl Tap for Learner {
         self.tell(|conversation, side, _| conversation.delivered(side, offset, bytes, tls));
     }
 
+    fn prologue(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8]) {
+        self.turn_to(connection, side);
+        self.tell(|conversation, side, _| conversation.prologue(side, offset, bytes));
+    }
+
     fn missing(&mut self, connection: u32, side: usize, length: u64) {
         self.turn_to(connection, side);
         self.tell(|conversation, side, _| conversation.missing(side, length));

@@ -2,6 +2,7 @@
 //! field, header blocks, message prefixes. Only what is put into the edits is ever written; any byte of which nothing
 //! was told is zero.
 
+use crate::connection::prologue;
 use crate::connection::set_up::alert_of;
 use crate::grpc::call::Call;
 use crate::grpc::protocol::Kind;
@@ -103,6 +104,11 @@ impl Conversation {
             self.carries = Carries::Tls;
             side.records.get_or_insert_default().feed(offset, bytes, &mut side.edits);
         }
+    }
+
+    /// The first bytes of a side stand before the protocol.
+    pub fn prologue(&mut self, at: usize, offset: i64, bytes: &[u8]) {
+        self.sides[at].edits.put(offset, &prologue::shape(bytes));
     }
 
     /// `length` bytes of a side are not in the capture.
