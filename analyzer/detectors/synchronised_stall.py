@@ -15,7 +15,8 @@ not one slow handler:
 
 - *A PING.* The HTTP/2 library acknowledges it at once, unless the process is paused or its event loop is blocked. The
   acknowledgement came 20 ms late or later. Where most PINGs are equally late, a relay of TCP on the way holds them
-  back, as with Nagle's algorithm: nothing was paused, and they prove nothing.
+  back, as with Nagle's algorithm: nothing was paused, and they prove nothing. Nor do those of a host whose TCP answers
+  5 ms or more before even its fastest acknowledgements, two of which take equally long: a relay's TCP answers there.
 - *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
   the server's mean time per RPC on that connection. None of them was answered before the others, and then all were at
   once, however long before the request of each was whole: the answers came within two thirds of the time by which the
@@ -77,6 +78,7 @@ from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from ..tables.processes import Acts
 from . import _figures, _shared, _software, _stop_remedies, _threads
+from ._relays import mark_relayed
 
 _PINGS_WAIT = "the process is paused or its event loop is blocked"
 ID = "synchronised-stall"
@@ -109,6 +111,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of all PINGs from which lateness is usual there (heuristic: most pauses meet a tenth)."""
     steady: float = 1.5
     """Equally late: nine tenths take at most so many times as long as one tenth (a relay 1.3, a busy loop 6)."""
+    relay_pings: int = 5
+    """Fewest acknowledged PINGs that show a relay in front of a host (heuristic: as `steady_pings`)."""
+    relay_ns: int = 5_000_000
+    """A relay is there if each takes so much longer than TCP's round trip (heuristic: no idle library does)."""
     alone_ns: int = 200_000_000
     """One late PING is enough from this silence on, when RPCs waited, too (heuristic: as TCP's least timeout)."""
     long_ns: int = 1_000_000_000
@@ -200,8 +206,9 @@ def _prove(tables: Tables, limits: Limits) -> _Proved:
     late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
     waiting = _count_waiting(tables)
     by_ping = (stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables) & _mark_acknowledging(tables)
+    relayed = mark_relayed(tables, np.flatnonzero(by_ping), near, limits.relay_pings, limits.relay_ns)
     return _Proved(
-        by_ping=by_ping & ~_mark_steady(tables, np.flatnonzero(by_ping), length, limits),
+        by_ping=by_ping & ~_mark_steady(tables, np.flatnonzero(by_ping), length, limits) & ~relayed,
         by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits) & (stalls.answers_ns >= 0),
         length_ns=length,
         waiting=waiting,

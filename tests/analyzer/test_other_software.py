@@ -870,11 +870,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "web-http1-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 40}},
     "haproxy-send-proxy": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "haproxy-send-proxy-v2": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
+    "socat-far-client": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 75}},
     "tinyproxy-connect": {
         "verdict": ["delayed-ack-nagle"],
         "says": ["TCP_NODELAY on server 10.89.1.254"],
         "statuses": {"OK": 60},
     },
+    "tinyproxy-connect-server": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 60}},
 }
 """By capture. `statuses` has all that are not zero; `certain` the grave findings that may have high confidence."""
 
