@@ -21,8 +21,9 @@ side reset a little earlier: C-core rounds `grpc-timeout` up to two or three dig
 reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
 their time went. If most of them ended while their server sent nothing for longer than they lasted, nothing was
 retransmitted, other RPCs of these methods took a fifth of that or less, and two open ones were answered at once when it
-resumed, the report says so. The silence begins with the first of the RPCs that waited; pauses between them, in which
-nobody waits, are shorter than an RPC. Long polls are not answered like that.
+resumed, the report says so. If the deadline of most is shorter than the fastest round trip of their connection, no
+server can answer in time, and the report says that. The silence begins with the first of the RPCs that waited; pauses
+between them, in which nobody waits, are shorter than an RPC. Long polls are not answered like that.
 
 A DEADLINE_EXCEEDED in the trailers of a call without `grpc-timeout` is the server's own, or of what it calls. If all
 are like that, the report says so: proxies such as Envoy end streams like that after `max_stream_duration`.
@@ -165,6 +166,12 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     time, deadline = _describe_time(tables, rows), _describe_deadlines(rows.deadline_ns)
     others = "the server behind it" if recognise_proxy(tables, connections) else "all its handlers"
     meanwhile, todo = "", f"{time} Trace these calls before raising the deadline."
+    short, trip_ns = _find_below_round_trip(tables, rows)
+    if short:
+        few = "Their" if short == len(rows) else f"For {short:,} of them, the"
+        trip = f"the fastest round trip, {duration(trip_ns)}"
+        meanwhile = f" {few} deadline is shorter than {trip}: no response can arrive in time."
+        todo = f"{meanwhile.strip()} Raise it."
     own = _are_the_servers_own(tables, rows)
     known = _known_texts.find_most_frequent(_known_texts.count_texts(tables, rows.rpc)) if own else None
     reached = f"reached their deadline{deadline}"
@@ -195,12 +202,20 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         remedies=(
             *((_known_texts.make_remedy(known[0]),) if known else ()),
-            _advise_first(tables, rows, connections[0], own=own),
+            *(() if short else (_advise_first(tables, rows, connections[0], own=own),)),
             *(() if own else common.seen_first(tables, connections, 0, _LONGER)),
         ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}. {todo}",
     )
+
+
+def _find_below_round_trip(tables: Tables, rows: Failed) -> tuple[int, int]:
+    """Count deadlines shorter than any round trip of their connection, and find the fastest; 0 unless most are."""
+    c = tables.connections
+    fastest = np.where(c.complete == 1, c.min_rtt_ns, 0)[tables.rpcs.connection[rows.rpc]]
+    short = (rows.deadline_ns > 0) & (rows.deadline_ns < fastest)
+    return (int(short.sum()), int(fastest[short].min())) if 2 * short.sum() > len(rows) else (0, 0)
 
 
 def _are_the_servers_own(tables: Tables, rows: Failed) -> bool:

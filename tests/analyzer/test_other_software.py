@@ -868,6 +868,16 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 37, "NOT_FOUND": 3, "UNIMPLEMENTED": 2, "UNAVAILABLE": 3},
     },
     "web-http1-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 40}},
+    "ghz-deadline-round-trip": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["deadline is shorter than the fastest round trip, 80.9 ms"],
+        "never": ["before raising", "ctx.Done"],
+    },
+    "grpc-go-deadline-far": {
+        "verdict": ["deadline-exceeded"],
+        "never": ["shorter than the fastest round trip"],
+        "statuses": {"DEADLINE_EXCEEDED": 15},
+    },
     "haproxy-send-proxy": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "haproxy-send-proxy-v2": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "socat-far-client": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 75}},
