@@ -21,8 +21,11 @@ check with its own connection next to busy traffic is not.
 Where the server ended most of the connections, by GOAWAY or by closing them first, their number is not the client's
 choice. The report says so then, and does not ask for another use of channels. Where either end ended all of them at the
 same time after their last RPC, an idle timeout does that, or one of a device on the way if RSTs of the server do not
-continue its IP identification. Where one side ended most of them by a GOAWAY with an error code, the report names that
-error: as long as it stays, no shared channel keeps them.
+continue its IP identification. Where the client is a proxy by its frames, its own setting is named: the `user-agent`
+that it passes on is of its clients. Where a client ends connections that carried equally many RPCs, or long after their
+last one, it is not asked for one channel. Connections that carry health checks alone are `info`. Where one side ended
+most of them by a GOAWAY with an error code, the report names that error: as long as it stays, no shared channel keeps
+them.
 
 When it cannot tell
 -------------------
@@ -64,7 +67,7 @@ from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
 from ._resets import may_be_foreign
 from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
-from ._software import recognise_server
+from ._software import PROXIES, recognise_end, recognise_server
 from ._timers import list_idle_limits, make_idle_timeout
 from ._unanswered import mark_first_closings
 
@@ -118,6 +121,10 @@ class _Churn(Struct, frozen=True, eq=False):
     """Whether the server ended most of them."""
     idle_ns: int
     """Time from the last RPC to the end, if it is the same for all; 0 otherwise."""
+    least_idle_ns: int
+    """Shortest time from the last RPC to the end by the side that ended most of them; 0 if that is soon."""
+    equal_rpcs: int
+    """RPCs of each connection, if all that were ended carried equally many and more than one; 0 otherwise."""
     goaway: int
     """A GOAWAY with an error code of the side that ended most of them, if most ended so; -1 otherwise."""
 
@@ -175,10 +182,29 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     by, when = _find_ends(tables)
     ended_by_server = int((by[connections] == 1).sum())
     by_server = 2 * ended_by_server > len(connections)
-    idle = _find_idle_timeout(tables, mine, by == by_server, when, limits)
+    idles = _measure_idle(tables, mine, by == by_server, when)
+    idle = _find_idle_timeout(idles, limits)
     measured = connections[kept].astype(np.int64)
     goaway = _find_breakdown(tables, connections, by_server=by_server)
-    return _Churn(measured, first_rpc[kept], setup[kept], at_once, spent, ended_by_server, by_server, idle, goaway)
+    return _Churn(
+        connections=measured,
+        first_rpc=first_rpc[kept],
+        setup_ns=setup[kept],
+        at_once=at_once,
+        rpc_time_ns=spent,
+        ended_by_server=ended_by_server,
+        by_server=by_server,
+        idle_ns=idle,
+        least_idle_ns=int(idles[0]) if len(idles) >= limits.generations and idles[0] >= limits.idle_ns else 0,
+        equal_rpcs=_find_equal_rpcs(table.rpcs[connections[by[connections] == by_server]], limits),
+        goaway=goaway,
+    )
+
+
+def _find_equal_rpcs(rpcs: Counts, limits: Limits) -> int:
+    """Find how many RPCs each connection that was ended carried, if that is always the same and more than one."""
+    equal = len(rpcs) >= limits.generations and rpcs.min() == rpcs.max() > 1
+    return int(rpcs[0]) if equal else 0
 
 
 def _find_breakdown(tables: Tables, connections: Counts, *, by_server: bool) -> int:
@@ -202,14 +228,18 @@ def _find_ends(tables: Tables) -> tuple[Codes, Ints]:
     return by, when
 
 
-def _find_idle_timeout(tables: Tables, rpcs: Ints, ended: Mask, when: Ints, limits: Limits) -> int:
-    """Find the time after their last RPC at which connections were ended, if it is always the same; 0 otherwise."""
+def _measure_idle(tables: Tables, rpcs: Ints, ended: Mask, when: Ints) -> Ints:
+    """Measure the times from the last RPC of connections to their end, the shortest first."""
     on = tables.rpcs.connection[rpcs]
     last = np.zeros(len(when), dtype=np.int64)
     np.maximum.at(last, on, tables.rpcs.start_time_ns[rpcs] + tables.rpcs.duration_ns[rpcs])
     over = np.unique(on)
     over = over[ended[over] & (when[over] >= 0)]
-    idle = np.sort(when[over] - last[over])
+    return np.sort(when[over] - last[over])
+
+
+def _find_idle_timeout(idle: Ints, limits: Limits) -> int:
+    """Find the time after their last RPC at which connections were ended, if it is always the same; 0 otherwise."""
     if len(idle) < limits.generations or idle[0] < limits.idle_ns:
         return 0
     median = int(np.median(idle))
@@ -240,13 +270,16 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"{_describe_ends(churn, client, server + _add_device(tables, churn))}"
         f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
     )
+    methods = methods_of_connections(tables, churn.connections.tolist())
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
+    if methods == (_CHECK,):
+        grave, words = "info", f"{words} All are health checks: a probe makes a connection for each."
     return Finding(
         id=ID,
         title=f"{count:,} connections for {each}",
         severity="warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave,
         confidence=quality_allows(tables),
-        scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
+        scope=Scope(tuple(churn.connections.tolist()), methods),
         metrics=_collect_metrics(tables, churn, per, trips),
         evidence=tuple(e for place in range(min(EXAMPLES, count)) for e in _show_connection(tables, churn, place)),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
@@ -281,7 +314,24 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     if churn.idle_ns:
         ender += _add_device(tables, churn)
         return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise that idle timeout"
-    return f"find out why {ender} ends them" if churn.by_server else "create one channel and keep it"
+    if churn.by_server:
+        return f"find out why {ender} ends them"
+    if churn.equal_rpcs:
+        return f"each carried {churn.equal_rpcs} RPCs, so look for a limit on that in the client, or keep one channel"
+    if proxy := _recognise_proxy_client(tables, churn):
+        return f"let {proxy}, which opens them, keep them"
+    if churn.least_idle_ns:
+        return (
+            f"the client closes them {duration(churn.least_idle_ns)} or more after a call, so look for its idle timeout"
+        )
+    return "create one channel and keep it"
+
+
+def _recognise_proxy_client(tables: Tables, churn: _Churn) -> str | None:
+    """Recognise a proxy at the client's end; None unless it is that of all connections."""
+    seen = {recognise_end(tables, connection, 0) for connection in churn.connections.tolist()}
+    proxy = seen.pop() if len(seen) == 1 else None
+    return proxy if proxy in PROXIES else None
 
 
 def _add_device(tables: Tables, churn: _Churn) -> str:
@@ -308,7 +358,15 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
         server = make_idle_timeout(recognise_server(tables, churn.connections.tolist()))
         devices = list_idle_limits(churn.idle_ns) if _add_device(tables, churn) else ()
         return (server, *devices) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
-    return (_ENDED,) if churn.by_server else seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
+    if churn.by_server:
+        return (_ENDED,)
+    if churn.equal_rpcs:
+        return (_LIMIT, REMEDIES[0])
+    if proxy := _recognise_proxy_client(tables, churn):
+        return (_KEEPING.get(proxy, Remedy(proxy, "the connections to its backends", "whether it keeps them open")),)
+    if churn.least_idle_ns:
+        return (_IDLE_CLIENT, REMEDIES[0])
+    return seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
 
 
 def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) -> dict[str, int | float | str]:
@@ -351,7 +409,19 @@ _ENDED = Remedy(
     "the server's limits on requests, age and idle time of a connection, and its log at the times of the evidence",
     "say why it ends connections so early",
 )
+_LIMIT = Remedy(
+    "application",
+    "the client's limit on requests per connection",
+    "max_requests_per_connection (Envoy, off by default), keepalive_requests of an upstream block (nginx)",
+)
 _BREAKS = "it ends each connection with an error, so sharing one channel does not help"
+_CHECK = "/grpc.health.v1.Health/Check"
+_KEEPING = {
+    "nginx": Remedy(
+        "nginx", "keepalive n; in the upstream block", "without it nginx 1.22 opens a connection for each request"
+    )
+}
+"""How proxies keep the connections to their backends."""
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
 REMEDIES = (
     Remedy("application", "create the channel once and share it", _KEEP),

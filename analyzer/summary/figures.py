@@ -363,13 +363,22 @@ def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     return _name_software(tables, int(tables.connections.server_agent[row]), int(tables.connections.server_hint[row]))
 
 
+_PROXIES = ("nginx", "haproxy", "envoy")
+"""Proxies that the core infers from what they send to their backends."""
+
+
 def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     """Take the client's implementation from `user-agent`, or infer it from its frames (then the flag is true)."""
     return _name_client(tables, int(tables.connections.client_agent[row]), int(tables.connections.client_hint[row]))
 
 
 def _name_client(tables: Tables, agent: int, hint: int) -> tuple[str | None, bool]:
-    """Name a client as `_name_software` does; a `user-agent` that names no known one says that it is another."""
+    """Name a client as `_name_software` does; a `user-agent` that names no known one says that it is another.
+
+    A proxy passes on the `user-agent` of its own clients.
+    """
+    if _core.IMPLEMENTATIONS[hint] in _PROXIES:
+        return _core.IMPLEMENTATIONS[hint], True
     is_another = agent != NO_AGENT and not tables.agents[agent]
     return (None, False) if is_another else _name_software(tables, agent, hint)
 

@@ -868,6 +868,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 37, "NOT_FOUND": 3, "UNIMPLEMENTED": 2, "UNAVAILABLE": 3},
     },
     "web-http1-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 40}},
+    "envoy-requests-back": {
+        "verdict": ["connection-churn"],
+        "says": ["each carried 3 RPCs", "max_requests_per_connection"],
+        "never": ["grpc.NewClient"],
+        "statuses": {"OK": 90},
+    },
     "ghz-deadline-round-trip": {
         "verdict": ["deadline-exceeded"],
         "says": ["deadline is shorter than the fastest round trip, 80.9 ms"],
@@ -878,8 +884,21 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["shorter than the fastest round trip"],
         "statuses": {"DEADLINE_EXCEEDED": 15},
     },
+    "grpc-go-idle-timeout": {
+        "verdict": ["connection-churn"],
+        "says": ["closes them 301 ms or more after a call", r"grpc.WithIdleTimeout \(grpc-go\)"],
+        "statuses": {"OK": 6},
+    },
+    "grpcio-health-probes": HEALTHY | {"says": ["All are health checks"], "statuses": {"OK": 10}},
     "haproxy-send-proxy": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "haproxy-send-proxy-v2": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
+    "nginx-keepalive-back": HEALTHY | {"rpcs": 60, "statuses": {"OK": 60}},
+    "nginx-no-keepalive-back": {
+        "verdict": ["connection-churn"],
+        "says": ["keepalive n; in the upstream block"],
+        "never": ["create one channel", "grpc.NewClient"],
+        "statuses": {"OK": 60},
+    },
     "socat-far-client": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 75}},
     "tinyproxy-connect": {
         "verdict": ["delayed-ack-nagle"],

@@ -96,9 +96,10 @@ impl Implementation {
             (true, [(3, 0x7fff_ffff), (4, _), (6, 8_192)]) => Self::JavaNetty,
             (true, [(4, 0x0010_0000), (5, 16_384), (6, 16_384)]) => Self::RustH2,
             (true, [(3, _), (4, _), (5, 16_777_215)]) | (false, [(1, 0), (2, 0), (4, 0x7fff_ffff)]) => Self::Nginx,
-            (true, [(8, 1), (3, _)] | [(8, 1), (4, _), (3, _)]) => Self::Haproxy,
+            (true, [(8, 1), (3, _)] | [(8, 1), (4, _), (3, _)]) | (false, [(2, 0), (8, 1), (3, _)]) => Self::Haproxy,
             (true, [(3, _), (4, _), (9, 1), (8, 1)]) => Self::Nghttpx,
-            (_, [.., (4, 0x1000_0000)] | [.., (4, 0x1000_0000), _]) => Self::Envoy,
+            (true, [.., (4, 0x1000_0000)] | [.., (4, 0x1000_0000), _])
+            | (false, [(2, 0), (1, 4_096), (8, 0), (3, _), (4, _)]) => Self::Envoy,
             (true, [(5, 1_048_576), (3, _), (6, _), (1, _), (4, _)])
             | (false, [(2, 0), (4, 4_194_304), (5, 16_384), (6, 10_485_760)]) => Self::GoHttp,
             (_, [(1, 4_096), (2, _), (4, 65_535), (5, 16_384), (8, 0), (3, 100), (6, 65_536), (4, _)]) => Self::Hyper,
@@ -112,10 +113,23 @@ impl Implementation {
 mod tests {
     use super::*;
 
-    fn server(values: &[(u16, u32)]) -> Implementation {
+    fn sender(values: &[(u16, u32)], server: bool) -> Implementation {
         let octets: Vec<u8> =
             values.iter().flat_map(|(id, value)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat()).collect();
-        Implementation::from_settings(crate::http2::frame::settings::pairs(&octets), true)
+        Implementation::from_settings(crate::http2::frame::settings::pairs(&octets), server)
+    }
+
+    fn server(values: &[(u16, u32)]) -> Implementation {
+        sender(values, true)
+    }
+
+    #[test]
+    fn settings_of_proxies_to_their_backends() {
+        let client = |values| sender(values, false);
+        assert_eq!(client(&[(1, 0), (2, 0), (4, 0x7fff_ffff)]), Implementation::Nginx);
+        assert_eq!(client(&[(2, 0), (8, 1), (3, 100)]), Implementation::Haproxy);
+        assert_eq!(client(&[(2, 0), (1, 4_096), (8, 0), (3, 1_024), (4, 1 << 24)]), Implementation::Envoy);
+        assert_eq!(client(&[(4, 1 << 28)]), Implementation::Unknown, "any client may have such a window");
     }
 
     #[test]
