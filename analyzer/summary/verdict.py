@@ -119,6 +119,8 @@ def _choose(
             return Verdict(f"{missing.verdict} {_mention(worst)}", missing.id)
         if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
             return Verdict(f"{larger.verdict} {_mention(worst)}", larger.id)
+        if _is_smaller(worst) and (long := _describe_transmission(budget)):
+            return Verdict(f"{long} {_mention(worst)}", worst.id)
         return Verdict(worst.verdict, worst.id)
     if reason:
         return Verdict(reason, None)
@@ -147,7 +149,15 @@ def _choose(
     if share > _HIDDEN:
         words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
         return Verdict(f"No cause was found, but {words}: see the time by cause.", None)
-    return Verdict("No transport problem was found in this capture.", None)
+    return Verdict(_describe_transmission(budget) or "No transport problem was found in this capture.", None)
+
+
+def _describe_transmission(budget: Mapping[str, int]) -> str:
+    """Say that most of the RPC time is transmission, if it is: no finding is about that."""
+    share = budget.get("transmission", 0) / max(1, sum(budget.values()))
+    if share < _MOST:
+        return ""
+    return f"{share:.0%} of the RPC time is transmission: send fewer bytes (compression), or use a faster path."
 
 
 def _find_missing(grave: Sequence[Finding], worst: Finding, budget: Mapping[str, int]) -> Finding | None:

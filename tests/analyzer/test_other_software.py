@@ -889,6 +889,12 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["closes them 301 ms or more after a call", r"grpc.WithIdleTimeout \(grpc-go\)"],
         "statuses": {"OK": 6},
     },
+    "grpc-go-narrow-upload": {
+        "verdict": ["network-queueing"],
+        "says": ["70% of the RPC time is transmission: send fewer bytes"],
+        "statuses": {"OK": 3},
+    },
+    "grpc-go-upload-fast": {"never": ["is transmission"], "statuses": {"OK": 3}},
     "grpcio-health-probes": HEALTHY | {"says": ["All are health checks"], "statuses": {"OK": 10}},
     "haproxy-send-proxy": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "haproxy-send-proxy-v2": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
