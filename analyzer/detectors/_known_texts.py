@@ -30,6 +30,7 @@ _LONG = "a message was longer than its receiver accepts"
 _LONG_SENT = "a message was longer than its sender may send"
 _LOST = "the proxy lost its backend's connection or stream"
 _NO_CONNECTION = "the proxy got no connection to its backend"
+_ETCD_LEADER = "the cluster had no leader that could commit the request in time"
 _COMPRESSED = "the server does not know the compression of the request (grpc-encoding)"
 _COMPRESS_LESS = "or let the client send without compression"
 
@@ -37,10 +38,10 @@ MEANINGS = (
     Meaning(
         "envoy",
         ("upstream request timeout",),
-        "the route's timeout passed",
-        "route.timeout",
-        "15 s by default, also for streams; VirtualService http.timeout in Istio",
-        "route_components.proto, Envoy 1.39",
+        "the timeout of the route, or of the last of its attempts, passed",
+        "route.timeout and retry_policy.per_try_timeout",
+        "15 s by default, also for streams; VirtualService http.timeout, retries.perTryTimeout in Istio",
+        "route_components.proto and router.cc, Envoy 1.39",
     ),
     Meaning(
         "envoy",
@@ -260,6 +261,41 @@ MEANINGS = (
         "ClientBuilder.maxResponseLength(n), ServerBuilder.maxRequestLength(n)",
         f"10 MiB by default; {_MEMORY}",
         "Flags.java, Armeria 1.32",
+    ),
+    *(
+        Meaning("etcd", texts, says, setting, note, "api/v3rpc/rpctypes/error.go, etcd 3.7")
+        for texts, says, setting, note in (
+            (
+                ("etcdserver: mvcc: database space exceeded",),
+                "its database has reached the quota, so it refuses writes",
+                "--quota-backend-bytes",
+                "2 GiB by default: compact and defragment, then etcdctl alarm disarm",
+            ),
+            (
+                ("etcdserver: mvcc: required revision has been compacted",),
+                "the revision that was asked for has been compacted",
+                "--auto-compaction-retention",
+                "read anew from a current revision, or keep revisions for longer, which costs disk space",
+            ),
+            (
+                ("etcdserver: request is too large",),
+                "a request was larger than it accepts",
+                "--max-request-bytes",
+                "1.5 MiB by default; smaller values cost less memory",
+            ),
+            (
+                ("etcdserver: too many requests",),
+                "more requests waited to be applied than it allows",
+                "the latency of the disk and the number of writes",
+                "etcd_disk_wal_fsync_duration_seconds shows the disk's",
+            ),
+            (
+                ("etcdserver: no leader", "etcdserver: leader changed", "etcdserver: request timed out"),
+                _ETCD_LEADER,
+                "the members' logs, disks and network at the times of the evidence",
+                "--election-timeout and --heartbeat-interval must suit the round trip between members",
+            ),
+        )
     ),
     Meaning(
         "Tomcat",

@@ -117,7 +117,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "envoy-retries": {"verdict": ["retry-storm"], "says": ["18 calls caused 72 requests"]},
     "envoy-route-timeout": {
         "verdict": ["rpc-errors"],
-        "says": ["the route's timeout passed. Look at route.timeout"],
+        "says": ["the timeout of the route, or of the last of its attempts, passed. Look at route.timeout"],
         "statuses": {"OK": 40, "UNAVAILABLE": 9},
     },
     "envoy-stream-duration": {
@@ -868,11 +868,22 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 37, "NOT_FOUND": 3, "UNIMPLEMENTED": 2, "UNAVAILABLE": 3},
     },
     "web-http1-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 40}},
+    "envoy-attempt-timeout": {
+        "verdict": ["rpc-errors"],
+        "says": ["or of the last of its attempts", "retry_policy.per_try_timeout"],
+        "statuses": {"UNAVAILABLE": 12},
+    },
     "envoy-requests-back": {
         "verdict": ["connection-churn"],
         "says": ["each carried 3 RPCs", "max_requests_per_connection"],
         "never": ["grpc.NewClient"],
         "statuses": {"OK": 90},
+    },
+    "etcd-compacted": {"says": ["OUT_OF_RANGE", "--auto-compaction-retention"]},
+    "etcd-quota": {
+        "verdict": ["rpc-errors"],
+        "says": ["one of etcd, says that its database has reached the quota", "--quota-backend-bytes"],
+        "statuses": {"OK": 4, "RESOURCE_EXHAUSTED": 4},
     },
     "ghz-deadline-round-trip": {
         "verdict": ["deadline-exceeded"],

@@ -6,8 +6,8 @@ const DIGITS: usize = 20;
 
 /// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
 /// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
-/// 0.14, Armeria 1.32, connect-es 2.1, connect-go 1.18 and Dubbo 3.3.
-const ERRORS: [&str; 39] = [
+/// 0.14, Armeria 1.32, connect-es 2.1, connect-go 1.18, Dubbo 3.3 and etcd 3.7.
+const ERRORS: [&str; 46] = [
     "upstream request timeout",
     "downstream duration timeout",
     "stream timeout",
@@ -47,6 +47,13 @@ const ERRORS: [&str; 39] = [
     "Received message compressed with unsupported encoding *",
     "max connection age",
     "Response Entity Too Large",
+    "etcdserver: mvcc: database space exceeded",
+    "etcdserver: mvcc: required revision has been compacted",
+    "etcdserver: request is too large",
+    "etcdserver: too many requests",
+    "etcdserver: no leader",
+    "etcdserver: leader changed",
+    "etcdserver: request timed out*",
 ];
 
 /// How Envoy begins when it has lost a request (router.cc, Envoy 1.39).
