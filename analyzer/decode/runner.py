@@ -201,7 +201,7 @@ class Run:
 
 
 def _return_freed_memory() -> None:
-    """Return to the system what the core freed: thousands of connections leave gaps between their rows (malloc_trim(3))."""
+    """Return to the system what the core freed: thousands of connections leave gaps between rows (malloc_trim(3))."""
     import ctypes
 
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):

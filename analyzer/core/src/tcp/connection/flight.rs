@@ -53,8 +53,8 @@ impl Connection {
 }
 
 /// The sender cannot have known that its last bytes were acknowledged. Delays vary: an ACK may have reached it an eighth sooner
-/// than the least round trip so far says, and at once where the capture point may have mixed packets. The capture may lack the ACK: a later timestamp shows that the sender heard something
-/// meanwhile, and a delayed ACK may have come.
+/// than the least round trip so far says, and at once where the capture point may have mixed packets. The capture may lack the
+/// ACK: a later timestamp shows that the sender heard something meanwhile, and a delayed ACK may have come.
 #[cold]
 fn is_unacknowledged(half: &Half, near: i64, at: At) -> bool {
     let known = half.known_acked(at.time, near - near / 8);
