@@ -149,7 +149,11 @@ def _choose(
     if share > _HIDDEN:
         words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
         return Verdict(f"No cause was found, but {words}: see the time by cause.", None)
-    return Verdict(_describe_transmission(budget) or "No transport problem was found in this capture.", None)
+    long = _describe_transmission(budget)
+    return Verdict(f"No problem was found, but {long}" if long else _NO_PROBLEM, None)
+
+
+_NO_PROBLEM = "No transport problem was found in this capture."
 
 
 def _describe_transmission(budget: Mapping[str, int]) -> str:
