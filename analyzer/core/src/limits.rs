@@ -145,7 +145,8 @@ pub const RECENT_SENT: usize = 32;
 /// Retransmissions of one sender that may turn out needless by an ACK, or when its peer says so (D-SACK, RFC 2883); later
 /// ones count as needed.
 pub const RETRANSMISSIONS_KEPT: usize = 1_024;
-/// Intervals remembered in which a sender with a queue was held up: more than the rounds of a slow start.
+/// Intervals remembered in which a sender with a queue was held up: more than the rounds of a slow start. Of more, the oldest
+/// become one.
 pub const HELD_INTERVALS: usize = 8;
 /// Resendings remembered per direction until the bytes behind them are answered.
 pub const RESENT: usize = 8;

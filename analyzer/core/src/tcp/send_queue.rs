@@ -32,6 +32,13 @@ impl BlockedInterval {
     pub fn new(start: i64, end: i64, cause: Cause) -> Self {
         Self { start, end, cause, after_loss: false, own_ns: 0 }
     }
+
+    /// One interval for both, of no known cause if they have two, or bytes flowed in between.
+    fn joined_to(self, next: &Self) -> Self {
+        let is_one = self.cause == next.cause && next.start.saturating_sub(self.end) < TOGETHER;
+        let cause = if is_one { self.cause } else { Cause::Unexplained };
+        Self { end: next.end, cause, after_loss: is_one && self.after_loss && next.after_loss, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -66,10 +73,14 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before.
+    /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before: where there are too many,
+    /// the oldest two become one.
     pub fn add(&mut self, interval: BlockedInterval) {
         if self.intervals.len() >= limits::HELD_INTERVALS {
-            self.intervals.remove(0);
+            let first = self.intervals.remove(0);
+            if let Some(second) = self.intervals.first_mut() {
+                *second = first.joined_to(second);
+            }
         }
         self.intervals.push(interval);
     }
@@ -159,13 +170,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_interval_goes_first() {
+    fn the_oldest_intervals_become_one() {
         let mut queue = SendQueue::default();
         for start in 0..limits::HELD_INTERVALS as i64 + 2 {
             queue.add(BlockedInterval::new(start, start + 1, Cause::CongestionWindow));
         }
         assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
-        assert_eq!(queue.intervals()[0].start, 2);
+        assert_eq!(queue.intervals()[0], BlockedInterval::new(0, 3, Cause::CongestionWindow));
+        queue.add(BlockedInterval::new(TOGETHER, TOGETHER + 1, Cause::LossRecovery));
+        for start in 1..limits::HELD_INTERVALS as i64 {
+            queue.add(BlockedInterval::new(TOGETHER + start, TOGETHER + start + 1, Cause::LossRecovery));
+        }
+        queue.add(BlockedInterval::new(3 * TOGETHER, 4 * TOGETHER, Cause::LossRecovery));
+        assert_eq!(queue.intervals()[0], BlockedInterval::new(0, TOGETHER + 2, Cause::Unexplained), "two causes");
         queue.clear();
         assert!(!queue.is_blocked());
     }
