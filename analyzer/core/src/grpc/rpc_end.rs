@@ -16,7 +16,7 @@ use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
 use super::rows::{Closed, OPEN_FOR, settle, touch_gap};
-use super::shut_out::ShutOut;
+use super::shut_out::{ShutOut, find_used_up, lost_since};
 use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending, Source};
 use super::unread::Unread;
@@ -377,15 +377,6 @@ fn lack(sides: &[Side<Grpc>; 2], call: &Call) -> [bool; 2] {
     [0, 1].map(|side| sides[side].gap_touches(call.directions[side].gaps, call.first.packet))
 }
 
-/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's. Beside it
-/// their sender.
-pub(super) fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64, usize)> {
-    let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
-    let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
-    let response = transport.lost_since[1 - client].map(|(_, since)| (since, 1 - client));
-    response.into_iter().chain(request.map(|(_, since)| (since, client))).min()
-}
-
 /// Since when the server may have worked on nothing: it sent a GOAWAY with an error, behind which it is to close the
 /// connection (RFC 9113 section 5.4.1), and nothing of the call since.
 fn given_up_since(sides: &[Side<Grpc>; 2], client: usize, call: &Call) -> Option<i64> {
@@ -434,20 +425,6 @@ pub(super) fn note_half_closed(h2: &mut Http2, id: u32, at: At) {
     if call.kind.is_rpc() && !call.touches_gap && read && by_server && !by_client {
         h2.application.turns.stays_half_closed(call.last_packet, call.last_time, at.time);
     }
-}
-
-/// The sender whose HTTP/2 window allows no more DATA of this stream, and which window that is.
-pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
-    let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
-    [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
-        if h2.stream_in_frame(side) == Some(id) {
-            return None; // both windows allowed the rest of the frame
-        }
-        let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
-        let connection = used_up(h2.connection_window(side)).then_some(Cause::ConnectionWindow);
-        let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
-        cause.map(|cause| (side, cause))
-    })
 }
 
 /// Whose turn it was in an RPC that ended with its connection: the side that owed the next bytes. `whole` says that

@@ -8,8 +8,7 @@ use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::rows::{Closed, OPEN_FOR};
-use super::rpc_end::{find_used_up, lost_since};
-use super::state::{Grpc, Parser};
+use super::state::{Grpc, Http2, Parser};
 
 /// A side that a closed receive window blocks.
 #[derive(Clone, Copy, Debug)]
@@ -91,4 +90,27 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             self.push_open(id, shut.shown(now), Some(shut.blocked()), closed);
         }
     }
+}
+
+/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's. Beside it
+/// their sender.
+pub(super) fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<(i64, usize)> {
+    let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
+    let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
+    let response = transport.lost_since[1 - client].map(|(_, since)| (since, 1 - client));
+    response.into_iter().chain(request.map(|(_, since)| (since, client))).min()
+}
+
+/// The sender whose HTTP/2 window allows no more DATA of this stream, and which window that is.
+pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
+    let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
+    [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
+        if h2.stream_in_frame(side) == Some(id) {
+            return None; // both windows allowed the rest of the frame
+        }
+        let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
+        let connection = used_up(h2.connection_window(side)).then_some(Cause::ConnectionWindow);
+        let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
+        cause.map(|cause| (side, cause))
+    })
 }
