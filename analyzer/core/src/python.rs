@@ -162,14 +162,7 @@ impl Run {
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let spilled = spill.clone();
-        let only = only.map(|ranges| {
-            let mut only = Only::new(lists_packets, most_frames);
-            let kept = ranges.into_iter().filter(|&(connection, ..)| (connection as usize) < limits::CONNECTIONS);
-            kept.for_each(|(connection, packets, times, stream)| {
-                only.add(connection, Range { packets, times, stream })
-            });
-            only
-        });
+        let only = only.map(|ranges| select(ranges, lists_packets, most_frames));
         let options = Options {
             frames,
             messages,
@@ -307,6 +300,14 @@ impl Run {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What of some connections is wanted; those beyond the limit on connections have no rows.
+fn select(ranges: Vec<Wanted>, lists_packets: bool, most_frames: usize) -> Only {
+    let mut only = Only::new(lists_packets, most_frames);
+    let kept = ranges.into_iter().filter(|&(connection, ..)| (connection as usize) < limits::CONNECTIONS);
+    kept.for_each(|(connection, packets, times, stream)| only.add(connection, Range { packets, times, stream }));
+    only
 }
 
 fn spilling(error: std::io::Error) -> PyErr {

@@ -103,18 +103,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if act.is_client {
             call.since_bytes_ns = (at.ready_time - call.last_time).max(0);
             let own = if held == client { Cause::Client } else { Cause::Server };
-            if let Some(sent) = transport.in_vain() {
-                call.charge(sent.heard.1, own);
-                call.charge_in_vain(at.time, sent);
-            } else if let Some((since, sender)) = lost_since(call, client, transport) {
-                call.charge(since.min(at.time), own);
-                call.charge_loss(at.time, transport.outages[sender]);
-            } else if let Some(since) = given_up_since(&self.h2.sides, client, call) {
-                call.charge_open(since.min(at.time), client, None, transport);
-                call.charge(at.time, Cause::Unexplained);
-            } else {
-                call.charge_unfinished(at.time, 1 - client, transport);
-            }
+            charge_given_up(call, own, &self.h2.sides, client, at, transport);
         }
         if !act.is_client && call.turn_since < 0 && !call.directions[client].ended {
             // it answered all that the client had sent: for whom it waited is not known
@@ -382,6 +371,22 @@ fn lack(sides: &[Side<Grpc>; 2], call: &Call) -> [bool; 2] {
 fn given_up_since(sides: &[Side<Grpc>; 2], client: usize, call: &Call) -> Option<i64> {
     let goaway = sides[1 - client].goaway.filter(|goaway| goaway.code != NO_ERROR)?;
     (call.last_time <= goaway.time || usize::from(call.last_side) == client).then_some(goaway.time)
+}
+
+/// Charges the time in which a client gives up a call without an answer: what it waited for, as far as packets show it.
+fn charge_given_up(call: &mut Call, own: Cause, sides: &[Side<Grpc>; 2], client: usize, at: At, transport: &Transport) {
+    if let Some(sent) = transport.in_vain() {
+        call.charge(sent.heard.1, own);
+        call.charge_in_vain(at.time, sent);
+    } else if let Some((since, sender)) = lost_since(call, client, transport) {
+        call.charge(since.min(at.time), own);
+        call.charge_loss(at.time, transport.outages[sender]);
+    } else if let Some(since) = given_up_since(sides, client, call) {
+        call.charge_open(since.min(at.time), client, None, transport);
+        call.charge(at.time, Cause::Unexplained);
+    } else {
+        call.charge_unfinished(at.time, 1 - client, transport);
+    }
 }
 
 /// Whether a client resets a stream because the GOAWAY that just reached it says that the server did not act on it (RFC 9113

@@ -249,23 +249,9 @@ impl Record {
                 return self.keep_pending(time, pending);
             }
             Known::State(fields) => {
-                let StateFields { socket, to, ports, family, addresses } = &**fields;
-                let socket = number(socket)?;
-                let pending = match number(to)? {
-                    ESTABLISHED if self.established < limits::TRACE_SOCKETS => {
-                        self.established += 1;
-                        let family = usize::from(number(family)? == IPV6);
-                        let [own, peer] = addresses.each_ref().map(|of| {
-                            let field = of.get(family)?;
-                            event.get(field.offset..field.offset + field.size).map(<[u8]>::to_vec)
-                        });
-                        let ports = ports.each_ref().map(|port| number(port).unwrap_or(0) as u16);
-                        let made = Socket { time, addresses: [own?, peer?], ports };
-                        Pending::Established { socket, made: Box::new(made) }
-                    }
-                    ESTABLISHED | CLOSE => Pending::Closed { socket }, // its former use ends
-                    _ => return None,
-                };
+                let has_room = self.established < limits::TRACE_SOCKETS;
+                let pending = read_state(time, event, fields, has_room)?;
+                self.established += usize::from(matches!(pending, Pending::Established { .. }));
                 return self.keep_pending(time, pending);
             }
         };
@@ -329,6 +315,26 @@ impl Record {
             }
         }
         self.events.sort_by_key(|event| event.time);
+    }
+}
+
+/// The use of a socket that begins or ends with a change of its TCP state; none for other states.
+fn read_state(time: i64, event: &[u8], fields: &StateFields, has_room: bool) -> Option<Pending> {
+    let number = |field: &Field| read_number(event, field);
+    let socket = number(&fields.socket)?;
+    match number(&fields.to)? {
+        ESTABLISHED if has_room => {
+            let family = usize::from(number(&fields.family)? == IPV6);
+            let [own, peer] = fields.addresses.each_ref().map(|of| {
+                let field = of.get(family)?;
+                event.get(field.offset..field.offset + field.size).map(<[u8]>::to_vec)
+            });
+            let ports = fields.ports.each_ref().map(|port| number(port).unwrap_or(0) as u16);
+            let made = Socket { time, addresses: [own?, peer?], ports };
+            Some(Pending::Established { socket, made: Box::new(made) })
+        }
+        ESTABLISHED | CLOSE => Some(Pending::Closed { socket }), // its former use ends
+        _ => None,
     }
 }
 
