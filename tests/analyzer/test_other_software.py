@@ -882,7 +882,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "etcd-compacted": {"says": ["OUT_OF_RANGE", "--auto-compaction-retention"]},
     "etcd-quota": {
         "verdict": ["rpc-errors"],
-        "says": ["one of etcd, says that its database has reached the quota", "--quota-backend-bytes"],
+        "says": ["is etcd.s: its database has reached the quota", "--quota-backend-bytes"],
         "statuses": {"OK": 4, "RESOURCE_EXHAUSTED": 4},
     },
     "ghz-deadline-round-trip": {
@@ -897,7 +897,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpc-go-idle-timeout": {
         "verdict": ["connection-churn"],
-        "says": ["closes them 301 ms or more after a call", r"grpc.WithIdleTimeout \(grpc-go\)"],
+        "says": ["ends them about 301 ms after a call", r"grpc.WithIdleTimeout \(grpc-go\)"],
         "statuses": {"OK": 6},
     },
     "grpc-go-narrow-upload": {
