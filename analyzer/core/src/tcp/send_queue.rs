@@ -33,14 +33,9 @@ impl BlockedInterval {
         Self { start, end, cause, after_loss: false, own_ns: 0 }
     }
 
-    /// Whether both have one cause, and hardly any bytes flowed in between.
-    fn goes_on_in(&self, next: &Self) -> bool {
-        self.cause == next.cause && next.start.saturating_sub(self.end) < TOGETHER
-    }
-
     /// One interval for both, of no known cause if they have two, or bytes flowed in between.
     fn joined_to(self, next: &Self) -> Self {
-        let is_one = self.goes_on_in(next);
+        let is_one = self.cause == next.cause && next.start.saturating_sub(self.end) < TOGETHER;
         let cause = if is_one { self.cause } else { Cause::Unexplained };
         Self { end: next.end, cause, after_loss: is_one && self.after_loss && next.after_loss, ..self }
     }
@@ -79,13 +74,11 @@ pub struct SendQueue {
 
 impl SendQueue {
     /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before: where there are too many,
-    /// two become one, the first ones of one cause or else the oldest.
+    /// the oldest two become one.
     pub fn add(&mut self, interval: BlockedInterval) {
         if self.intervals.len() >= limits::HELD_INTERVALS {
-            let mut pairs = self.intervals.iter().zip(self.intervals.iter().skip(1));
-            let place = pairs.position(|(one, next)| one.goes_on_in(next)).unwrap_or(0);
-            let first = self.intervals.remove(place);
-            if let Some(second) = self.intervals.get_mut(place) {
+            let first = self.intervals.remove(0);
+            if let Some(second) = self.intervals.first_mut() {
                 *second = first.joined_to(second);
             }
         }
@@ -177,28 +170,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_of_one_cause_become_one_or_else_the_oldest() {
-        let most = limits::HELD_INTERVALS as i64;
+    fn the_oldest_intervals_become_one() {
         let mut queue = SendQueue::default();
-        queue.add(BlockedInterval::new(0, 1, Cause::LossRecovery));
-        for start in 1..most + 2 {
+        for start in 0..limits::HELD_INTERVALS as i64 + 2 {
             queue.add(BlockedInterval::new(start, start + 1, Cause::CongestionWindow));
         }
         assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
-        let joined = BlockedInterval::new(1, 4, Cause::CongestionWindow);
-        assert_eq!(queue.intervals()[..2], [BlockedInterval::new(0, 1, Cause::LossRecovery), joined]);
-        let mut queue = SendQueue::default();
-        for start in 0..most + 1 {
-            let cause = [Cause::CongestionWindow, Cause::LossRecovery][start as usize % 2];
-            queue.add(BlockedInterval::new(start, start + 1, cause));
+        assert_eq!(queue.intervals()[0], BlockedInterval::new(0, 3, Cause::CongestionWindow));
+        queue.add(BlockedInterval::new(TOGETHER, TOGETHER + 1, Cause::LossRecovery));
+        for start in 1..limits::HELD_INTERVALS as i64 {
+            queue.add(BlockedInterval::new(TOGETHER + start, TOGETHER + start + 1, Cause::LossRecovery));
         }
-        assert_eq!(queue.intervals()[0], BlockedInterval::new(0, 2, Cause::Unexplained), "two causes");
-        let mut queue = SendQueue::default();
-        for start in 0..most + 1 {
-            queue.add(BlockedInterval::new(start * TOGETHER * 2, start * TOGETHER * 2 + 1, Cause::CongestionWindow));
-        }
-        let apart = BlockedInterval::new(0, 2 * TOGETHER + 1, Cause::Unexplained);
-        assert_eq!(queue.intervals()[0], apart, "bytes flowed in between");
+        queue.add(BlockedInterval::new(3 * TOGETHER, 4 * TOGETHER, Cause::LossRecovery));
+        assert_eq!(queue.intervals()[0], BlockedInterval::new(0, TOGETHER + 2, Cause::Unexplained), "two causes");
         queue.clear();
         assert!(!queue.is_blocked());
     }
