@@ -140,8 +140,7 @@ class Reading:
             raise
         if self._found is None:
             raise self._error or AssertionError
-        if self._read >= LARGE:
-            _return_freed_memory()
+        _return_freed_memory(self._read)
         return self._found
 
 
@@ -195,13 +194,14 @@ class Run:
     def finish(self) -> dict[str, Any]:
         """See `_core.Run.finish`."""
         found = _run_interruptibly(lambda: self._run.finish())
-        if self.bytes_read >= LARGE:
-            _return_freed_memory()
+        _return_freed_memory(self.bytes_read)
         return found
 
 
-def _return_freed_memory() -> None:
+def _return_freed_memory(read: int) -> None:
     """Return to the system what the core freed: thousands of connections leave gaps between rows (malloc_trim(3))."""
+    if read < LARGE:
+        return
     import ctypes
 
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):

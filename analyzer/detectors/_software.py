@@ -68,14 +68,18 @@ def recognise_end(tables: Tables, connection: int, direction: int) -> str | None
 
 def recognise_server(tables: Tables, connections: Iterable[int]) -> str | None:
     """Recognise the software at the server's end of some connections; None unless all have the same."""
-    seen = {recognise_end(tables, connection, 1) for connection in connections}
-    return seen.pop() if len(seen) == 1 else None
+    return _recognise_all(tables, connections, 1)
 
 
-def recognise_proxy(tables: Tables, connections: Iterable[int]) -> str | None:
-    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
-    only = recognise_server(tables, connections)
+def recognise_proxy(tables: Tables, connections: Iterable[int], direction: int = 1) -> str | None:
+    """Recognise the proxy that sends in `direction` on some connections; None unless all have the same."""
+    only = _recognise_all(tables, connections, direction)
     return only if only in PROXIES else None
+
+
+def _recognise_all(tables: Tables, connections: Iterable[int], direction: int) -> str | None:
+    seen = {recognise_end(tables, connection, direction) for connection in connections}
+    return seen.pop() if len(seen) == 1 else None
 
 
 def is_of(implementation: str, software: str | None) -> bool:

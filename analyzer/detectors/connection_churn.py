@@ -67,7 +67,7 @@ from ._failures import seen_first
 from ._known_texts import find_meaning, make_remedy
 from ._resets import may_be_foreign
 from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
-from ._software import PROXIES, recognise_end, recognise_server
+from ._software import recognise_proxy, recognise_server
 from ._timers import list_idle_limits, make_idle_timeout
 from ._unanswered import mark_first_closings
 
@@ -127,6 +127,10 @@ class _Churn(Struct, frozen=True, eq=False):
     """RPCs of each connection, if all that were ended carried equally many and more than one; 0 otherwise."""
     goaway: int
     """A GOAWAY with an error code of the side that ended most of them, if most ended so; -1 otherwise."""
+    proxy: str | None
+    """The proxy at the client's end of all of them, if one is recognised."""
+    or_device: str
+    """Added to the server's name where a device on the way may have ended them; otherwise nothing."""
 
     @property
     def share(self) -> float:
@@ -198,6 +202,8 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
         least_idle_ns=int(idles[0]) if len(idles) >= limits.generations and idles[0] >= limits.idle_ns else 0,
         equal_rpcs=_find_equal_rpcs(table.rpcs[connections[by[connections] == by_server]], limits),
         goaway=goaway,
+        proxy=recognise_proxy(tables, measured.tolist(), 0),
+        or_device=", or a device on the way," if by_server and _may_be_a_devices(tables, measured) else "",
     )
 
 
@@ -267,7 +273,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
         f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
-        f"{_describe_ends(churn, client, server + _add_device(tables, churn))}"
+        f"{_describe_ends(churn, client, server + churn.or_device)}"
         f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
     )
     methods = methods_of_connections(tables, churn.connections.tolist())
@@ -312,13 +318,13 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     if churn.goaway >= 0:
         return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
-        ender += _add_device(tables, churn)
+        ender += churn.or_device
         return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise that idle timeout"
     if churn.by_server:
         return f"find out why {ender} ends them"
     if churn.equal_rpcs:
         return f"each carried {churn.equal_rpcs} RPCs, so look for a limit on that in the client, or keep one channel"
-    if proxy := _recognise_proxy_client(tables, churn):
+    if proxy := churn.proxy:
         return f"let {proxy}, which opens them, keep them"
     if churn.least_idle_ns:
         return (
@@ -327,19 +333,12 @@ def _advise(tables: Tables, churn: _Churn) -> str:
     return "create one channel and keep it"
 
 
-def _recognise_proxy_client(tables: Tables, churn: _Churn) -> str | None:
-    """Recognise a proxy at the client's end; None unless it is that of all connections."""
-    seen = {recognise_end(tables, connection, 0) for connection in churn.connections.tolist()}
-    proxy = seen.pop() if len(seen) == 1 else None
-    return proxy if proxy in PROXIES else None
-
-
-def _add_device(tables: Tables, churn: _Churn) -> str:
-    """Add that a device on the way may have ended them in the server's name, if most of the RSTs look so."""
+def _may_be_a_devices(tables: Tables, connections: Ints) -> bool:
+    """Check whether a device on the way may have ended them in the server's name: most of the RSTs look so."""
     c = tables.closings
-    rows = np.flatnonzero((c.reset == 1) & (c.direction == 1) & np.isin(c.connection, churn.connections))
+    rows = np.flatnonzero((c.reset == 1) & (c.direction == 1) & np.isin(c.connection, connections))
     foreign = sum(may_be_foreign(tables, row) for row in rows[mark_first_closings(tables)[rows]].tolist())
-    return ", or a device on the way," if churn.by_server and 2 * foreign > len(churn.connections) else ""
+    return 2 * foreign > len(connections)
 
 
 def _name_goaway(tables: Tables, churn: _Churn) -> str:
@@ -356,13 +355,13 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
         return (*((make_remedy(known),) if known else ()), log)
     if churn.idle_ns:
         server = make_idle_timeout(recognise_server(tables, churn.connections.tolist()))
-        devices = list_idle_limits(churn.idle_ns) if _add_device(tables, churn) else ()
+        devices = list_idle_limits(churn.idle_ns) if churn.or_device else ()
         return (server, *devices) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
     if churn.by_server:
         return (_ENDED,)
     if churn.equal_rpcs:
         return (_LIMIT, REMEDIES[0])
-    if proxy := _recognise_proxy_client(tables, churn):
+    if proxy := churn.proxy:
         return (_KEEPING.get(proxy, Remedy(proxy, "the connections to its backends", "whether it keeps them open")),)
     if churn.least_idle_ns:
         return (_IDLE_CLIENT, REMEDIES[0])

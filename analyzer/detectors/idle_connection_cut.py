@@ -115,7 +115,12 @@ _CROSSED = ("FIN", "crossed RST")
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all idle connections that were cut."""
-    cuts = [*_find_unanswered(tables, limits), *_find_resets(tables, limits), *_find_crossed(tables, limits)]
+    crossed = _mark_crossed(tables, limits)
+    cuts = [
+        *_find_unanswered(tables, limits),
+        *_find_resets(tables, crossed, limits),
+        *_find_crossed(tables, crossed, limits),
+    ]
     if cuts:
         cuts.sort(key=lambda cut: (-cut.rpcs, cut.kind not in _CROSSED, cut.connection))
         yield _make_finding(tables, cuts, limits)
@@ -129,7 +134,7 @@ def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
         yield _Cut(int(u.connection[row]), "no answer", row, silence, hit)
 
 
-def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
+def _find_resets(tables: Tables, crossed: Mask, limits: Limits) -> Iterator[_Cut]:
     """Find RSTs that answer the first flight after a silence, in which their own side did not retransmit in vain."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
     retransmitted = c.peer_packet == tables.connections.outage_to_packet[c.connection]
@@ -141,17 +146,17 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= soon)
     silence = c.peer_time_ns - np.maximum(since, c.own_time_ns)
     silent = (silence >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
-    silent &= ~_mark_crossed(tables, limits)
+    silent &= ~crossed
     for row, busy in _mark_busy(tables, (c.reset == 1) & silent & ~retransmitted & answers & (c.open_rpcs > 0)):
         if not busy or not c.acknowledges[row]:
             yield _Cut(int(c.connection[row]), "RST", row, int(silence[row]), int(c.open_rpcs[row]), busy)
 
 
-def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
+def _find_crossed(tables: Tables, crossed: Mask, limits: Limits) -> Iterator[_Cut]:
     """Find FINs and RSTs of servers, without GOAWAY, that crossed the first request after a silence."""
     c, connections = tables.closings, tables.connections
-    crossed = _mark_crossed(tables, limits) & (connections.goaway_server[c.connection] < 0)
-    rows = [row for row, busy in _mark_busy(tables, crossed & (c.open_rpcs > 0)) if not busy]
+    unannounced = crossed & (connections.goaway_server[c.connection] < 0)
+    rows = [row for row, busy in _mark_busy(tables, unannounced & (c.open_rpcs > 0)) if not busy]
     stopped = find_refusals(tables, c.connection[rows].tolist(), limits.refused_ns)
     for row in (row for row in rows if int(c.connection[row]) not in stopped):
         silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
@@ -166,13 +171,14 @@ def _mark_crossed(tables: Tables, limits: Limits) -> Mask:
     """
     c, connections = tables.closings, tables.connections
     trips, since = connections.min_rtt_ns[c.connection], c.time_ns - c.peer_time_ns
-    crossed = since < connections.near_server_rtt_ns[c.connection]
+    on_the_way = (since >= 0) & (since < connections.near_server_rtt_ns[c.connection])
     rest = np.maximum(trips, 1) * limits.round_trips
     rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
     known = (c.reset == 0) | (c.acknowledges == 1)
-    for row in np.flatnonzero(known & (c.reset == 1)).tolist():
-        known[row] = not _resets.may_be_foreign(tables, row)
-    return np.asarray((c.direction == 1) & (since >= 0) & crossed & rested & known)
+    crossed = np.asarray((c.direction == 1) & on_the_way & rested & known)
+    for row in np.flatnonzero(crossed & (c.reset == 1)).tolist():
+        crossed[row] = not _resets.may_be_foreign(tables, row)
+    return crossed
 
 
 def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.summary import figures
 from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Frames, Messages, Tables
 from grpcdiag.reports import analysis_json
 
@@ -35,6 +37,14 @@ def document(files: tuple[str, ...]) -> dict[str, Any]:
 
 def rank(ordered: list[int], share: float) -> int:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def test_connections_described_in_parts_are_those_described_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = decode([recorded("wild/connect-node-idle.pcap.zst")])
+    whole = figures.connection_facts(tables)
+    assert [one.connection for one in whole] == list(range(10))
+    monkeypatch.setattr(figures, "_AT_ONCE", 3)  # the last part is shorter
+    assert figures.connection_facts(tables) == whole
 
 
 def test_the_schema_is_a_schema_and_strict() -> None:
