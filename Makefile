@@ -2,66 +2,92 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo crate-tests test test-crate test-python test-fast lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
+.PHONY: help demo dev core crate-tests test test-crate test-python test-fast lint-quick lint check lock audit wheels sdist bench profile fuzz fuzz-commands docs site clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
-INSTALLED := $(VENV)/.installed
-# every package of .venv, with its version and hashes
+RUNNABLE := $(VENV)/.runnable
+# every package of .venv, with its version and hashes: those that run and build the tool, and those of the checks
+NEEDED := requirements/build.txt
 LOCK := requirements/dev.txt
+CORE := analyzer/core
 # a change to one of these makes the core out of date; its tests are no part of it
-SOURCES := pyproject.toml Cargo.toml Cargo.lock analyzer/core/Cargo.toml \
-	analyzer/core/rustc.args analyzer/core/usual.profdata \
-	$(shell find analyzer/core/src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
+SOURCES := pyproject.toml Cargo.toml Cargo.lock $(wildcard $(CORE)/Cargo.toml $(CORE)/p*/Cargo.toml) \
+	$(shell find $(CORE)/src $(CORE)/p*/src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
+# how the core is compiled (Cargo.toml): `quick` for everything here but wheels and `make bench`, which have `release`
+PROFILE ?= quick
 # pyo3 and maturin find their Python by these
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # without bytecode every command of a test compiles what it imports: 0.45 s where it takes 0.1 s
 unexport PYTHONDONTWRITEBYTECODE
-# tools kept out of the Rust crate: the one Python file there writes test vectors
-NOT_PRODUCT := analyzer/core
+# tools kept out of the Rust crates: the one Python file there writes test vectors
+NOT_PRODUCT := $(CORE)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-dev: $(BUILT) ## Create .venv with the tool, the core built in release mode, and what the checks need
-
-LOCKED := --quiet --require-hashes --requirement $(LOCK)
-# where uv is: it installs in a tenth of the time
-BY_UV := $(if $(shell command -v uv),uv pip install --system-certs --python $(BIN)/python $(LOCKED) ||)
-
-$(INSTALLED): $(LOCK)
-	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
-	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	$(BY_UV) $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(LOCKED)
-	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib # a file that is none of this Python is left out
-	@touch $@
-
-# how the core is compiled; `.ci/run` has `checks` for it and for its tests (Cargo.toml). They link Python: in one folder,
-# each would have the other compiled again
-export PROFILE ?= release
-WHERE := $(if $(filter checks,$(PROFILE)),--profile checks --target-dir target/tests)
-CARGO_TEST := cargo test $(WHERE)
-
-# without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
-$(BUILT): $(SOURCES) $(INSTALLED)
-	PIP_NO_INDEX=1 $(BIN)/maturin develop --profile $(PROFILE)
-	$(BIN)/python -m compileall -q -j 0 src analyzer capture fixtures fleet reports
-	@touch $@
-
-demo: dev ## Analyse a recorded capture
+demo: ## Build what runs the tool, without Parquet, and analyze a recorded capture: about a minute
+	@$(MAKE) --question $(BUILT) >/dev/null 2>&1 || $(MAKE) --no-print-directory $(RUNNABLE)
 	$(BIN)/grpcdiag analyze fixtures/recorded/rtt205-go-16000.pcap
 
+dev: $(BUILT) ## Create .venv with the whole tool, quickly compiled, and what the checks need
+
+$(BIN)/python:
+	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+LOCKED := --quiet --require-hashes --requirement
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(LOCKED)
+COMPILE := $(BIN)/python -m compileall -q -j 0
+
+$(VENV)/.needed: $(NEEDED) | $(BIN)/python
+	@echo "installing the Python packages that run and build the tool"
+	@$(PIP) $(NEEDED)
+	@touch $@
+
+# by uv, one of those: it takes a tenth of pip's time
+$(VENV)/.installed: $(LOCK) $(VENV)/.needed
+	@echo "installing the Python packages that the checks need: 1.4 GB"
+	@$(BIN)/uv pip install --system-certs --python $(BIN)/python $(LOCKED) $(LOCK) || $(PIP) $(LOCK)
+	@-$(COMPILE) $(VENV)/lib # a file that is none of this Python is left out
+	@touch $@
+
+# the core knows no Python: it is compiled while Python packages are installed, and its tests compile none of it again
+core:
+	@echo "compiling the core: about half a minute on two cores"
+	@cargo build --locked --profile $(PROFILE) --package grpcdiag-core
+
+# without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
+DEVELOP = PIP_NO_INDEX=1 PIP_QUIET=1 $(BIN)/maturin develop --profile $(PROFILE)
+
+$(RUNNABLE): $(SOURCES) $(NEEDED)
+	@$(MAKE) --no-print-directory --jobs 2 core $(VENV)/.needed
+	@echo "compiling its face towards Python, and installing both"
+	@rm -f $(BUILT)
+	@$(DEVELOP) --no-default-features
+	@touch $@
+
+$(BUILT): $(SOURCES) $(LOCK)
+	@$(MAKE) --no-print-directory --jobs 2 core $(VENV)/.installed
+	@echo "compiling what writes Parquet, and the core's face towards Python: about half a minute"
+	@$(DEVELOP)
+	@$(COMPILE) src analyzer capture fixtures fleet reports
+	@touch $@ $(RUNNABLE)
+
+# of the crates that have tests, and need no Python
+CARGO_TEST := cargo test --locked --profile $(PROFILE) --package grpcdiag-core --package grpcdiag-parquet
+
 # apart from `test`, so that something else can be done meanwhile
-crate-tests: $(INSTALLED) ## Compile the crate's tests
+crate-tests: ## Compile the crates' tests
 	$(CARGO_TEST) --quiet --no-run
 
 test: test-crate test-python ## Run all tests; those that need tshark or tcpdump are skipped without them
 
-test-crate: dev
+test-crate:
 	$(CARGO_TEST)
 
 test-python: dev
@@ -74,24 +100,31 @@ test-fast: dev ## Run the core's unit tests and those of analysis and reports, b
 	$(CARGO_TEST) --lib
 	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/detectors tests/reports $(SLOW:%=--ignore tests/%.py)
 
-lint: dev ## Format, style, types, the core's typed face, generated pages, links
+lint-quick: $(VENV)/.installed ## Format, style, types, words: what needs nothing compiled, below 20 s
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .
 	$(BIN)/ruff check --extend-exclude $(NOT_PRODUCT) .
+	cargo fmt --all --check
 	$(BIN)/mypy --exclude '/core/'
 	MYPYPATH=src:docs $(BIN)/mypy docs/generate.py docs/conf.py
-	cargo fmt --check
-	cargo clippy --all-targets $(WHERE) -- -D warnings
-	$(BIN)/python docs/generate.py --check
-	$(SITE)
-	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
 	$(BIN)/zizmor --offline --quiet .github
 	@if [ -n "$(ACTIONLINT)" ]; then $(ACTIONLINT); \
 		else echo "workflows are not checked by actionlint: it is not here (CONTRIBUTING.md)" >&2; fi
 	@if [ -n "$(VALE)" ]; then $(VALE) --output=line --glob='!**/{target,fuzz,vendor}/**' $(PROSE); \
 		else echo "the language of pages is not checked: vale is not here (CONTRIBUTING.md)" >&2; fi
 
+# as maturin calls cargo: with another environment pyo3 would be compiled again by each of the two
+AS_MATURIN = PYO3_BUILD_EXTENSION_MODULE=1 PYTHON_SYS_EXECUTABLE=$(PYO3_PYTHON) PYO3_ENVIRONMENT_SIGNATURE=$\
+	$(shell $(BIN)/python -c 'import sys; print("cpython-{}.{}-64bit".format(*sys.version_info))' 2>/dev/null) \
+	PYO3_CONFIG_FILE=$(abspath $(wildcard target/maturin/pyo3-config-*.txt))
+
+lint: dev lint-quick ## That, and the compiler's warnings, the core's typed face, generated pages, links
+	$(AS_MATURIN) cargo clippy --workspace --all-targets --exclude stages --profile $(PROFILE) -- -D warnings
+	$(BIN)/python docs/generate.py --check
+	$(SITE)
+	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+
 # pages, docstrings and comments are held to the words of .vale/
-PROSE := README.md CONTRIBUTING.md docs analyzer capture fixtures fleet reports src/grpcdiag/cli src/grpcdiag/files tests/snapshots
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md docs analyzer capture fixtures fleet reports src/grpcdiag/cli src/grpcdiag/files tests/snapshots
 GO_BIN := $(shell go env GOPATH 2>/dev/null)/bin
 VALE := $(or $(shell command -v vale),$(wildcard $(GO_BIN)/vale))
 ACTIONLINT := $(or $(shell command -v actionlint),$(wildcard $(GO_BIN)/actionlint))
@@ -101,22 +134,28 @@ SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir bui
 
 check: lint test ## Everything that must pass before a change goes in
 
-lock: ## Write the lock of the Python packages anew, with the newest versions that pyproject.toml allows (needs uv)
-	@command -v uv >/dev/null || { echo "uv is not here: pip install uv" >&2; exit 1; }
-	for extra in dev audit release; do \
-		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-			--custom-compile-command "make lock" --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; \
+lock: $(VENV)/.needed ## Write the locks of the Python packages anew, with the newest versions that pyproject.toml allows
+	set -e; for extra in dev build audit release; do \
+		case $$extra in build) same="--constraint $(LOCK)" ;; *) same= ;; esac; \
+		$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+			--custom-compile-command "make lock" --extra $$extra $$same --output-file requirements/$$extra.txt pyproject.toml; \
 	done
 
 audit: ## Look for known flaws in the locked packages and crates, and for licences that are not allowed
 	.ci/audit
+
+# wheels and `make bench`: one unit of code for all crates, laid out by how often each way through it is taken (`make profile`).
+# Cargo names symbols by the target, so the counts are those of this one; for others the compiler has none
+LEARNT := $(CORE)/usual.profdata
+COUNTED := x86_64-unknown-linux-gnu
+BY_COUNTS = -Cprofile-use=$(CURDIR)/$(LEARNT) -Cllvm-args=-no-pgo-warn-mismatch
 
 RELEASE := build/release
 # builds of a developer name no commit: each would compile the core again
 STAMPED = env -u VIRTUAL_ENV -u PYO3_PYTHON PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" \
 	GRPCDIAG_COMMIT=$${GRPCDIAG_COMMIT:-$$(git describe --always --dirty --abbrev=12)} \
 	GRPCDIAG_BUILT=$${GRPCDIAG_BUILT:-$$(date -u +%F)} \
-	RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=cargo" # panics name no folders of this machine
+	RUSTFLAGS="$(BY_COUNTS) --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=cargo" # panics name no folders of this machine
 # zig links Linux wheels against the oldest C libraries that Rust supports, so that they run on every distribution
 TARGETS ?= $(addsuffix -unknown-linux-gnu,x86_64 aarch64) $(addsuffix -unknown-linux-musl,x86_64 aarch64)
 
@@ -135,24 +174,26 @@ $(RELEASE)/.installed: requirements/release.txt
 	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
+# the core as wheels have it, in .venv; `make dev` links the quick one there again
+RELEASED = PIP_NO_INDEX=1 PIP_QUIET=1 RUSTFLAGS="$1" $(BIN)/maturin develop --release --target $$(rustc --print host-tuple)
+
 bench: dev ## Measure the core's stages, and speed and memory on large captures (or one KIND alone: unary, ..., growth)
-	@[ -n "$(KIND)" ] || cargo run --release --package stages -- --bench
+	@echo "compiling the core as wheels have it: some minutes the first time"
+	@rm -f $(BUILT) $(RUNNABLE)
+	$(call RELEASED,$(BY_COUNTS))
+	[ -n "$(KIND)" ] || RUSTFLAGS="$(BY_COUNTS)" cargo run --release --target $$(rustc --print host-tuple) --package stages -- --bench
 	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
 
-LEARNT := analyzer/core/usual.profdata
 COUNTS := $(CURDIR)/build/profile/counts
 PROFDATA = $$(rustc --print sysroot)/lib/rustlib/$$(rustc --print host-tuple)/bin/llvm-profdata
 
-# the arguments lie in a file because cargo names symbols by what it is called with, and counts are kept by symbol
 profile: dev ## Count anew what the core does most, by which the compiler lays it out (needs rustup's llvm-tools)
 	@test -x "$(PROFDATA)" || { echo "missing: rustup component add llvm-tools" >&2; exit 1; }
-	rm -rf $(COUNTS)
-	echo -Cprofile-generate=$(COUNTS) > analyzer/core/rustc.args
-	trap 'git checkout --quiet analyzer/core/rustc.args' EXIT; \
-		$(BIN)/maturin develop --release --target-dir build/profile && $(BIN)/python -m grpcdiag.fixtures.bench.train
+	@[ "$$(rustc --print host-tuple)" = $(COUNTED) ] || { echo "the counts are those of $(COUNTED)" >&2; exit 1; }
+	rm -rf $(COUNTS) $(BUILT) $(RUNNABLE)
+	$(call RELEASED,-Cprofile-generate=$(COUNTS)) --target-dir build/profile
+	$(BIN)/python -m grpcdiag.fixtures.bench.train
 	$(PROFDATA) merge --sparse --write-prev-version --output $(LEARNT) $(COUNTS)
-	PIP_NO_INDEX=1 $(BIN)/maturin develop --release
-	@touch $(BUILT)
 
 # of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is
 RUNS ?= 10000000

@@ -36,6 +36,7 @@ __all__ = [
     "SpillError",
     "TracePages",
     "__build__",
+    "__features__",
     "__version__",
     "measure_records",
 ]
@@ -63,7 +64,9 @@ PING_PURPOSES: Final[list[str]]
 PACKET_NOTES: Final[list[str]]
 IMPLEMENTATIONS: Final[list[str]]
 __build__: Final[tuple[str | None, str | None, str]]
-"""Commit and date, if the build named them (`make wheels`), and Cargo's profile."""
+"""Commit and date, if the build named them (`make wheels`), and Cargo's profile: release or quick."""
+__features__: Final[list[str]]
+"""What this build has of what can be left out: parquet."""
 __version__: Final[str]
 
 class CaptureError(Exception): ...

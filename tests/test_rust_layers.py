@@ -1,8 +1,11 @@
-"""The core's folders import each other one way: the arrows between them stand in one list."""
+"""The core's folders import each other one way: the arrows between them stand in one list. Two crates stand on it."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +13,12 @@ from pathlib import Path
 import pytest
 from support import REPOSITORY
 
-SOURCES = REPOSITORY / "analyzer" / "core" / "src"
+CORE = REPOSITORY / "analyzer" / "core"
+SOURCES = CORE / "src"
+ABOVE = {"parquet": {"grpcdiag-core"}, "python": {"grpcdiag-core", "grpcdiag-parquet"}}
+"""The crates above the core, and which of ours each imports."""
+OURS = "grpcdiag-python"
+"""The one crate whose features differ on purpose."""
 
 # From the ground up: a folder imports only folders that stand before it, and only those named here.
 ARROWS = {
@@ -70,22 +78,7 @@ ARROWS = {
     },
     "processes": {"limits"},
     "rows": set(),
-    "python": {
-        "capture_file",
-        "connection",
-        "grpc",
-        "http2/frame",
-        "http2/observe",
-        "limits",
-        "processes",
-        "rows",
-        "run",
-        "scrub",
-        "store",
-        "tcp",
-        "tls",
-    },
-    "lib": {"python"},
+    "lib": set(),
 }
 # Folders whose own folders are told apart.
 OPEN = {"http2"}
@@ -260,6 +253,42 @@ def test_the_walk_finds_imports() -> None:
     assert "grpc/state.rs" not in names("http2/connection/state.rs")
 
 
+def test_crates_stand_on_each_other_one_way() -> None:
+    """Whoever tests the core compiles neither Python's face nor Arrow."""
+    for name, expected in {".": set(), **ABOVE}.items():
+        manifest = tomllib.loads((CORE / name / "Cargo.toml").read_text())
+        assert {other for other in manifest["dependencies"] if other.startswith("grpcdiag")} == expected
+        foreign = {"arrow-array", "numpy", "parquet", "pyo3"} & set(manifest["dependencies"])
+        assert foreign == {".": set(), "parquet": {"arrow-array", "parquet"}, "python": {"numpy", "pyo3"}}[name]
+
+
+BUILDS = {
+    "make demo": "--package grpcdiag-python --no-default-features --edges normal,build",
+    "make dev": "--package grpcdiag-python --edges normal,build",
+    "tests": "--package grpcdiag-core --package grpcdiag-parquet --edges normal,build,dev",
+}
+
+
+def test_each_crate_is_compiled_once_for_all_builds() -> None:
+    """With other features `make dev` after `make demo`, or the tests, would compile the core again."""
+    found = {name: features(options.split()) for name, options in BUILDS.items()}
+    assert all("grpcdiag-core" in " ".join(crates) for crates in found.values())
+    for one, other in itertools.combinations(found, 2):
+        both = {crate for crate in found[one].keys() & found[other].keys() if not crate.startswith(OURS)}
+        assert {crate: found[one][crate] for crate in both} == {crate: found[other][crate] for crate in both}
+
+
+def features(options: list[str]) -> dict[str, set[str]]:
+    """Every crate that a build compiles, with its features; some have others where build scripts use them."""
+    listed = ["cargo", "tree", "--offline", "--locked", "--prefix", "none", "--format", "{p}|{f}"]
+    done = subprocess.run([*listed, *options], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    found: dict[str, set[str]] = {}
+    for line in filter(None, done.stdout.splitlines()):
+        crate, _, of_crate = line.removesuffix(" (*)").partition("|")
+        found.setdefault(crate.partition(" (")[0], set()).add(of_crate)
+    return found
+
+
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}]
 
@@ -270,8 +299,9 @@ PANICS = re.compile(r"\.(unwrap|expect)(_err)?\(|\b(panic|unreachable|todo|unimp
 def test_no_code_of_the_core_panics_on_purpose() -> None:
     """Bytes from a capture must not cause a panic. Assertions of the compiler (`const`) cost nobody anything."""
     found = [
-        f"{path.relative_to(SOURCES)}: {line.strip()}"
-        for path in sources()
+        f"{path.relative_to(CORE)}: {line.strip()}"
+        for path in [*sources(), *(path for name in ABOVE for path in (CORE / name / "src").glob("*.rs"))]
+        if path.name != "tests.rs"
         for line in code(path).splitlines()
         if PANICS.search(line) and not line.startswith("const _: ")
     ]

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from support import PATIENCE_S, REPOSITORY
 
-LOCKS = ("dev", "audit", "release")
+LOCKS = ("dev", "build", "audit", "release")
 PIN = re.compile(r"^([\w.-]+)==(\S+?)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 
 

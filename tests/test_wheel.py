@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 from support import PATIENCE_S, REPOSITORY, recorded
 
+from grpcdiag.analyzer import _core
+from grpcdiag.version import describe_version
+
 PACKAGE = REPOSITORY / "src" / "grpcdiag"
 LINKED = ("analyzer", "capture", "fleet", "reports")
 """Folders that the package reaches through links, which maturin follows only by the include patterns."""
@@ -26,11 +29,9 @@ INSTALLED = (
     "fish/vendor_completions.d/grpcdiag.fish",
 )
 """Below `share` of where it is installed."""
-PROFILE = os.environ.get("PROFILE", "release")
-"""How `make dev` has compiled the core; `checks` has what stops a sum that overflows, and calls itself debug."""
-TOLD = "debug" if PROFILE == "checks" else "release"
-MOST_BYTES = 30_000_000 if PROFILE == "checks" else 12_000_000
-"""Size of the core: 27 MB as checks compile it, 8 MB as users get it, and several times that with debug information."""
+PROFILE = _core.__build__[2]
+MOST_BYTES = {"quick": 35_000_000, "release": 12_000_000}[PROFILE]
+"""Size of the core: 27 MB compiled quickly, 8 MB as users get it, and several times that with debug information."""
 DATA = (".pyi", ".json", ".typed", ".j2", ".js", ".css", ".LICENSE", ".NOTICE")
 
 
@@ -103,7 +104,7 @@ def test_the_wheel_holds_what_users_need(wheel: Path) -> None:
         core = archive.read("grpcdiag/analyzer/_core.abi3.so")
     assert {str(path) for path in wanted()} <= names
     assert "grpcdiag/py.typed" in names
-    assert [name for name in names if name.endswith("/sboms/grpcdiag-core.cyclonedx.json")]
+    assert [name for name in names if name.endswith("/sboms/grpcdiag-python.cyclonedx.json")]
     assert not [name for name in names if name.endswith((".rs", ".pcap")) and "/recipes/" not in name]
     assert len(core) < MOST_BYTES
     assert "-abi3-" in wheel.name
@@ -129,7 +130,7 @@ def test_the_wheel_runs_elsewhere(wheel: Path, tmp_path: Path) -> None:
 
     where = "import grpcdiag.analyzer._core as core; print(core.__file__)"
     assert Path(subprocess.check_output([python, "-c", where], cwd=tmp_path, env=env, text=True)).is_relative_to(site)
-    assert run("--version") == f"grpcdiag {VERSION} (commit and build date unknown, Rust profile {TOLD})\n"
+    assert run("--version") == f"{describe_version()}\n"
     capture = recorded("rtt205-go-16000.pcap")
     assert "tcp_slow_start_after_idle" in run("analyze", capture)
     assert 'id="library"' in run("analyze", capture, "--format", "html")

@@ -12,6 +12,11 @@ ROWS_AT_ONCE = 10_000
 """Rows whose bytes are in memory at once."""
 
 
+def can_write_parquet() -> bool:
+    """Say whether this build of the core has what writes Parquet."""
+    return "parquet" in _core.__features__
+
+
 def write_rows(pieces: Iterable[Frame], format_: str, out: IO[bytes], table: str) -> tuple[list[str], int]:
     """Write a table as csv, jsonl or parquet; return the names of its columns and its number of rows.
 

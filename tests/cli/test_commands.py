@@ -58,14 +58,17 @@ def test_every_command_has_help(command: str) -> None:
 def test_version_is_short() -> None:
     outcome = grpcdiag("--version")
     assert outcome.code == 0
-    assert re.fullmatch(r"grpcdiag \d+\.\d+\.\d+ \(commit .+, Rust profile (release|debug)\)\n", outcome.text)
+    assert re.fullmatch(r"grpcdiag \d+\.\d+\.\d+ \(commit .+; (release|quick) build.*\)\n", outcome.text)
 
 
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (("63ca946", "2026-11-22", "release"), "commit 63ca946, built 2026-11-22, Rust profile release"),
-        ((None, None, "debug"), "commit and build date unknown, Rust profile debug"),
+        (("63ca946", "2026-11-22", "release"), "commit 63ca946, built 2026-11-22; release build"),
+        (
+            (None, None, "quick"),
+            "commit and build date unknown; quick build, several times slower than a release",
+        ),
     ],
 )
 def test_version_names_the_build(build: object, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

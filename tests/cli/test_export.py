@@ -20,6 +20,7 @@ from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, run_here, synt
 from test_hostile_names import NASTY, OBEYED
 from typer.testing import CliRunner
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.cli import app
 from grpcdiag.cli.export import Table
@@ -229,3 +230,15 @@ def test_an_error_while_rows_are_made_comes_through() -> None:
 def test_a_column_without_a_sentence_is_refused() -> None:
     with pytest.raises(KeyError, match=r"rpcs\.made_up"):
         columns("rpcs", ["made_up"])
+
+
+@pytest.mark.parametrize("arguments", [("export", "-o"), ("rpcs", "--format", "parquet", "-o")], ids=" ".join)
+def test_a_build_without_parquet_says_so(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_core, "__features__", [])
+    outcome = run_here(*arguments, str(tmp_path / "out"), EXAMPLE)
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert "this quick build cannot write Parquet" in outcome.err and "make dev" in outcome.err
+    assert not (tmp_path / "out").exists()
+    assert run_here("rpcs", "--format", "csv", EXAMPLE).code == 0

@@ -1,7 +1,8 @@
 //! The decoding core of grpcdiag: capture bytes to columnar tables.
 //!
 //! A layer knows the layers below it and never one above: `capture_file`, `packet`, `tcp`, `tls`, `http1`, `http2`, `grpc`, `waits`,
-//! `connection`, `run`. All write to `store`. `processes` reads another kind of file, and `rows` writes tables. Only this file and `python` know Python.
+//! `connection`, `run`. All write to `store`. `processes` reads another kind of file, and `rows` writes tables.
+//! Two other crates stand on this one: `parquet` writes those rows as Parquet, and `python` is the face towards Python.
 
 pub mod at;
 pub mod capture_file;
@@ -13,7 +14,6 @@ pub mod http2;
 pub mod limits;
 pub mod packet;
 pub mod processes;
-mod python;
 pub mod rows;
 pub mod run;
 pub mod scrub;
@@ -22,11 +22,3 @@ pub mod store;
 pub mod tcp;
 pub mod tls;
 pub mod waits;
-
-use pyo3::prelude::*;
-
-/// The Python module `grpcdiag.analyzer._core`.
-#[pymodule]
-fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    python::register(module)
-}

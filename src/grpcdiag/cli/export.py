@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .support.common import decoding, fail, how, one_place, progress, say, spooled, writing
+from .support.common import decoding, fail, how, one_place, progress, require_parquet, say, spooled, writing
 from .support.options import Files, KeyLog, Memory, Ports, Quiet
 from .support.sidecar import find_sidecar
 
@@ -70,6 +70,8 @@ def command(
         return
     if output is None:
         fail("tables need a folder: name one with -o", 2)
+    if format_ is Format.parquet:
+        require_parquet()
     chosen = tuple(dict.fromkeys(table)) if table else tuple(Table)
     if output.exists() and not output.is_dir():
         fail(f"cannot write {output}: it is not a folder", 2)

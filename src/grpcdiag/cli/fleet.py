@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import NO_GRPC, UNREADABLE, drawn, fail, say, write
+from .support.common import NO_GRPC, UNREADABLE, drawn, fail, require_parquet, say, write
 from .support.options import Color, Output, Ports, Quiet
 from .support.terminal import When, coloured, columns
 
@@ -92,6 +92,7 @@ def analyze(
         from ..fleet.engines import engine as engine_of
         from ..fleet.recordings.credentials import without_credentials
 
+        require_parquet()
         planned = run.plan(sources, output, port or [], layout, keylog, retry=retry, shard=_parse_shard(shard))
         if not planned.recordings and not planned.is_shard:
             fail("the sources contain no captures", UNREADABLE)

@@ -1,5 +1,7 @@
 //! Removes from trace pages what is not the caller's: names of threads that may be others', and addresses of the kernel.
 
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
 use foldhash::HashMap;
 use ring::digest::{SHA256, digest};
 
@@ -21,6 +23,17 @@ impl Redactor {
     /// `key` is random and forgotten at the end of the recording.
     pub fn new(formats: Vec<Format>, key: [u8; 32]) -> Self {
         Self { formats, key, hashes: HashMap::default() }
+    }
+
+    /// Makes one compressed block of pages, each redacted and behind its length.
+    pub fn compress(&mut self, pages: &mut [Vec<u8>]) -> Vec<u8> {
+        let mut block = Vec::new();
+        for page in pages {
+            let page = self.redact(page);
+            block.extend_from_slice(&(page.len() as u32).to_le_bytes());
+            block.extend_from_slice(page);
+        }
+        compress_to_vec(block.as_slice(), CompressionLevel::Fastest)
     }
 
     /// Redacts a page and gives the bytes of it that are used; nothing of what is no page.

@@ -1,6 +1,6 @@
-//! Rows written as CSV, JSON lines and Parquet: pieces of columns become bytes, and little is kept between pieces.
+//! Rows written as CSV and JSON lines: pieces of columns become bytes, and little is kept between pieces. The crate
+//! `grpcdiag-parquet` writes the same columns as Parquet.
 
-pub mod parquet;
 pub mod text;
 
 /// Cells of one type.
@@ -43,7 +43,9 @@ pub struct Column<'a> {
 }
 
 impl Cells<'_> {
-    fn len(&self) -> usize {
+    /// Number of cells.
+    #[must_use]
+    pub fn rows(&self) -> usize {
         match self {
             Self::I64(cells) => cells.len(),
             Self::U64(cells) => cells.len(),
@@ -70,7 +72,8 @@ impl Cells<'_> {
 
     /// A cell as the number of a text; `usize::MAX`, which no text has, for what cannot be one.
     #[inline]
-    fn number(&self, row: usize) -> usize {
+    #[must_use]
+    pub fn number(&self, row: usize) -> usize {
         match self {
             Self::U32(cells) => cells.get(row).map_or(usize::MAX, |&cell| cell as usize),
             Self::U16(cells) => cells.get(row).map_or(usize::MAX, |&cell| usize::from(cell)),
@@ -85,7 +88,7 @@ impl Values<'_> {
     /// Number of rows; `None` where cells differ in number.
     pub fn rows(&self) -> Option<usize> {
         match self {
-            Self::Plain(cells, _) | Self::Texts { cells, .. } => Some(cells.len()),
+            Self::Plain(cells, _) | Self::Texts { cells, .. } => Some(cells.rows()),
             Self::Hex(words) => {
                 let rows = words.first()?.len();
                 words.iter().all(|word| word.len() == rows).then_some(rows)

@@ -266,6 +266,7 @@ fn write_hex(words: &[&[u64]], quote: &[u8], row: usize, out: &mut Vec<u8>) -> b
 }
 
 /// An identifier in hexadecimal.
-pub(super) fn format_hex(words: &[&[u64]], row: usize) -> String {
+#[must_use]
+pub fn format_hex(words: &[&[u64]], row: usize) -> String {
     words.iter().filter_map(|word| word.get(row)).map(|word| format!("{word:016x}")).collect()
 }

@@ -122,6 +122,14 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
+def require_parquet() -> None:
+    """End the command if this build of the core leaves out what writes Parquet."""
+    from ...reports.tables.writing import can_write_parquet
+
+    if not can_write_parquet():
+        fail("this quick build cannot write Parquet: choose another --format, or run `make dev` first", 2)
+
+
 def refuse_own_input(output: Path | None, files: Sequence[str]) -> None:
     """End the command if its output is a folder or one of the captures that it reads."""
     if output is None:

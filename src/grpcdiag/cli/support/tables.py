@@ -14,7 +14,17 @@ import typer
 from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
 from .clock import Clock
-from .common import decoding, fail, how, one_place, progress, refuse_mixed_input, refuse_own_input, writing
+from .common import (
+    decoding,
+    fail,
+    how,
+    one_place,
+    progress,
+    refuse_mixed_input,
+    refuse_own_input,
+    require_parquet,
+    writing,
+)
 from .options import (
     TIMES_HELP,
     Color,
@@ -194,6 +204,8 @@ def choose(
     if worst is not None and (sort is not None or limit is not None):
         raise typer.BadParameter("--worst N is --sort -duration --limit N: give no other --sort or --limit")
     one_after_the_other(rows["begin"], rows["end"])
+    if format_ is Format.parquet:
+        require_parquet()
     if worst is not None:
         sort, limit = "-duration_ns", worst
     elif limit is None:

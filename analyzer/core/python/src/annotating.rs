@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::capture_file::{CaptureReader, Copies, Copy, Source};
+use grpcdiag_core::capture_file::{CaptureReader, Copies, Copy, Source};
 
-use super::errors::CaptureError;
+use crate::errors::CaptureError;
 
 /// Writing a capture again as pcapng, with comments on packets, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::capture_file::Source;
-use crate::run::live_reader::{self, LiveError};
-use crate::store::options::Options;
-use crate::tls::{KeyFile, KeyLog};
+use grpcdiag_core::capture_file::Source;
+use grpcdiag_core::run::live_reader::{self, LiveError};
+use grpcdiag_core::store::options::Options;
+use grpcdiag_core::tls::{KeyFile, KeyLog};
 
-use super::errors::{CaptureError, cannot_open};
-use super::key_logs::leading_secrets;
-use super::results::{capture, tables};
+use crate::errors::{CaptureError, cannot_open};
+use crate::key_logs::leading_secrets;
+use crate::results::{capture, tables};
 
 /// A capture that is read in a thread of its own while it is recorded; see `analyzer/live.py`.
 #[pyclass(module = "grpcdiag.analyzer._core", frozen)]

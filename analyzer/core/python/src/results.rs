@@ -5,15 +5,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::collections::HashMap;
 
-use crate::capture_file::CaptureInfo;
-use crate::run::order_rows::sampled;
-use crate::run::pipeline::{CaptureCounts, Finished};
-use crate::store::budget::{Budget, CAUSES};
-use crate::store::context::Context;
-use crate::store::durations::Durations;
-use crate::store::handed_on::{Rows, Taken};
-use crate::store::methods::{self, MethodStats};
-use crate::store::tables::{Column, ProblemLog};
+use grpcdiag_core::capture_file::CaptureInfo;
+use grpcdiag_core::run::order_rows::sampled;
+use grpcdiag_core::run::pipeline::{CaptureCounts, Finished};
+use grpcdiag_core::store::budget::{Budget, CAUSES};
+use grpcdiag_core::store::context::Context;
+use grpcdiag_core::store::durations::Durations;
+use grpcdiag_core::store::handed_on::{Rows, Taken};
+use grpcdiag_core::store::methods::{self, MethodStats};
+use grpcdiag_core::store::tables::{Column, ProblemLog};
 
 /// Puts fields into a dictionary under their names.
 macro_rules! put {

@@ -6,7 +6,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use crate::capture_file::OpenError;
+use grpcdiag_core::capture_file::OpenError;
 
 create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
 create_exception!(_core, EmptyCaptureError, CaptureError, "A capture has no whole file header.");

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use crate::capture_file::Source;
-use crate::scrub::{Report, Scrub, Wishes};
+use grpcdiag_core::capture_file::Source;
+use grpcdiag_core::scrub::{Report, Scrub, Wishes};
 
-use super::errors::CaptureError;
-use super::results::put;
+use crate::errors::CaptureError;
+use crate::results::put;
 
 /// Writing a capture anew without what anybody sent, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]

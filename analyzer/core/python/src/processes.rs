@@ -6,12 +6,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyByteArrayMethods, PyBytes};
 use std::sync::{Mutex, PoisonError};
 
-use crate::processes::format::Format;
-use crate::processes::path::{PARTS, Parts, Step, Surroundings, Walk};
-use crate::processes::record::{Record, Task, Thread};
-use crate::processes::redact::Redactor;
-use crate::processes::states::list_spans;
-use crate::processes::threads::{Sent, Threads};
+use grpcdiag_core::processes::format::Format;
+use grpcdiag_core::processes::path::{PARTS, Parts, Step, Surroundings, Walk};
+use grpcdiag_core::processes::record::{Record, Task, Thread};
+use grpcdiag_core::processes::redact::Redactor;
+use grpcdiag_core::processes::states::list_spans;
+use grpcdiag_core::processes::threads::{Sent, Threads};
 
 /// Redacts and compresses trace pages; see `processes::redact`.
 #[pyclass(module = "grpcdiag.analyzer._core")]
@@ -31,16 +31,7 @@ impl TracePages {
     /// Makes one compressed block of pages, each behind its length.
     fn compress<'py>(&self, py: Python<'py>, pages: Vec<Bound<'py, PyByteArray>>) -> Bound<'py, PyBytes> {
         let mut pages: Vec<Vec<u8>> = pages.iter().map(PyByteArrayMethods::to_vec).collect();
-        let block = py.detach(|| {
-            let mut redactor = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut block = Vec::new();
-            for page in &mut pages {
-                let page = redactor.redact(page);
-                block.extend_from_slice(&(page.len() as u32).to_le_bytes());
-                block.extend_from_slice(page);
-            }
-            ruzstd::encoding::compress_to_vec(block.as_slice(), ruzstd::encoding::CompressionLevel::Fastest)
-        });
+        let block = py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).compress(&mut pages));
         PyBytes::new(py, &block)
     }
 }
@@ -88,7 +79,7 @@ impl ProcessRecord {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let (record, threads) = &*inner;
         let sent = |place: usize| threads.sends.get(place).and_then(|sends| sends.last()).map_or(0, |sent| sent.end);
-        let row = |(place, socket): (usize, &crate::processes::record::Socket)| {
+        let row = |(place, socket): (usize, &grpcdiag_core::processes::record::Socket)| {
             let ([own, peer], [port, peer_port]) = (socket.addresses.clone(), socket.ports);
             (socket.time, own, port, peer, peer_port, sent(place))
         };

@@ -8,27 +8,27 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::capture_file::{self, CaptureReader, Source};
-use crate::connection::{roles, set_up};
-use crate::grpc::{protocol, repeats, status};
-use crate::http2::frame::header::FrameType;
-use crate::http2::frame::ping::PURPOSES;
-use crate::http2::observe::implementation;
-use crate::limits;
-use crate::processes::path::PARTS;
-use crate::processes::states::STATES;
-use crate::run::piece::finish_piece;
-use crate::run::pipeline::Pipeline;
-use crate::run::saved::Saved;
-use crate::store::budget::CAUSES;
-use crate::store::disorder::Stream;
-use crate::store::durations;
-use crate::store::handed_on::Due;
-use crate::store::only::{Only, Range};
-use crate::store::options::{Options, Packing};
-use crate::store::spill::Spill;
-use crate::tcp::note;
-use crate::tls::KeyLog;
+use grpcdiag_core::capture_file::{self, CaptureReader, Source};
+use grpcdiag_core::connection::{roles, set_up};
+use grpcdiag_core::grpc::{protocol, repeats, status};
+use grpcdiag_core::http2::frame::header::FrameType;
+use grpcdiag_core::http2::frame::ping::PURPOSES;
+use grpcdiag_core::http2::observe::implementation;
+use grpcdiag_core::limits;
+use grpcdiag_core::processes::path::PARTS;
+use grpcdiag_core::processes::states::STATES;
+use grpcdiag_core::run::piece::finish_piece;
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::run::saved::Saved;
+use grpcdiag_core::store::budget::CAUSES;
+use grpcdiag_core::store::disorder::Stream;
+use grpcdiag_core::store::durations;
+use grpcdiag_core::store::handed_on::Due;
+use grpcdiag_core::store::only::{Only, Range};
+use grpcdiag_core::store::options::{Options, Packing};
+use grpcdiag_core::store::spill::Spill;
+use grpcdiag_core::tcp::note;
+use grpcdiag_core::tls::KeyLog;
 
 mod annotating;
 mod errors;
@@ -37,6 +37,8 @@ mod live;
 mod processes;
 mod results;
 mod scrubbing;
+#[cfg(not(feature = "parquet"))]
+mod without_parquet;
 mod writing;
 
 use annotating::Annotating;
@@ -48,8 +50,9 @@ use results::{capture, tables, taken, to_dict};
 use scrubbing::Scrubbing;
 use writing::RowWriter;
 
-/// Adds everything to the module.
-pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// The Python module `grpcdiag.analyzer._core`.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Live>()?;
     module.add_class::<Scrubbing>()?;
@@ -79,11 +82,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
     module.add("PING_PURPOSES", PURPOSES.to_vec())?;
     module.add("PACKET_NOTES", note::NAMES.to_vec())?;
-    module.add("TLS_ALERT_LENGTH", crate::tls::ALERT_LENGTH)?;
+    module.add("TLS_ALERT_LENGTH", grpcdiag_core::tls::ALERT_LENGTH)?;
     module.add("BEGINNINGS", set_up::BEGINNINGS.to_vec())?;
     module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    module.add("__features__", writing::FEATURES.to_vec())?;
+    let profile = if cfg!(debug_assertions) { "quick" } else { "release" }; // only one of the two has assertions
     module.add("__build__", (option_env!("GRPCDIAG_COMMIT"), option_env!("GRPCDIAG_BUILT"), profile))
 }
 

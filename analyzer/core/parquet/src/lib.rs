@@ -1,4 +1,6 @@
-//! Parquet, with the types of Arrow in the file's metadata.
+//! Rows written as Parquet, with the types of Arrow in the file's metadata.
+//!
+//! A crate of its own, because Arrow and Parquet take longer to compile than the core, which does not wait for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +14,13 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use grpcdiag_core::rows::text::format_hex;
+use grpcdiag_core::rows::{Cells, Column, Values};
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, Encoding, GzipLevel, Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-
-use super::text::format_hex;
-use super::{Cells, Column, Values};
 
 /// Rows of a row group; readers can skip a whole group.
 const ROW_GROUP: usize = 50_000;
@@ -104,8 +105,8 @@ fn build(values: &Values<'_>) -> Result<(DataType, ArrayRef), ArrowError> {
         Values::Plain(cells, null) => build_plain(cells, *null),
         Values::Texts { cells, texts, is_enum: true } => build_enum(cells, texts)?,
         Values::Texts { cells, texts, .. } => {
-            let mut builder = StringViewBuilder::with_capacity(cells.len()).with_deduplicate_strings();
-            for row in 0..cells.len() {
+            let mut builder = StringViewBuilder::with_capacity(cells.rows()).with_deduplicate_strings();
+            for row in 0..cells.rows() {
                 builder.append_option(texts.get(cells.number(row)).and_then(Option::as_ref));
             }
             Arc::new(builder.finish())
@@ -170,7 +171,7 @@ where
     T::Native: TryFrom<usize>,
 {
     let key = |row| Some(cells.number(row)).filter(|&number| number < texts.len())?.try_into().ok();
-    let keys: PrimitiveArray<T> = (0..cells.len()).map(key).collect();
+    let keys: PrimitiveArray<T> = (0..cells.rows()).map(key).collect();
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(StringArray::from_iter(texts)))?))
 }
 
@@ -183,3 +184,6 @@ fn build_parts(cells: &[i64], names: &[Option<String>]) -> Result<ArrayRef, Arro
     };
     Ok(Arc::new(StructArray::try_new(fields, (0..names.len()).map(column).collect(), None)?))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::capture_file::{CaptureReader, Source};
+use grpcdiag_core::capture_file::{CaptureReader, Source};
 
 /// Key logs that pcapng files hold before their first packet, where tools put them. Standard input is not read for
 /// them, and what cannot be opened is told when it is read.

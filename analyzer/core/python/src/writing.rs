@@ -7,9 +7,19 @@ use pyo3::types::PyBytes;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::rows::parquet::{Metadata, Writer};
-use crate::rows::text::{self, Style};
-use crate::rows::{Cells, Column, Values, count_rows};
+use grpcdiag_core::rows::text::{self, Style};
+use grpcdiag_core::rows::{Cells, Column, Values, count_rows};
+#[cfg(feature = "parquet")]
+use grpcdiag_parquet::Writer;
+
+#[cfg(not(feature = "parquet"))]
+use crate::without_parquet::Writer;
+
+/// What this build has of what can be left out.
+pub(super) const FEATURES: &[&str] = if cfg!(feature = "parquet") { &["parquet"] } else { &[] };
+
+/// Texts by name, of a column.
+type Metadata = HashMap<String, String>;
 
 /// Writes a table piece by piece; see `rows`.
 #[pyclass(module = "grpcdiag.analyzer._core")]
@@ -52,7 +62,7 @@ struct Given<'py>(String, Data<'py>, Option<Vec<Option<String>>>, bool, Option<i
 
 #[pymethods]
 impl RowWriter {
-    /// `format` is csv, jsonl or parquet. Raises ValueError for another one.
+    /// `format` is csv, jsonl or, in a build with that feature, parquet. Raises ValueError for another one.
     #[new]
     #[pyo3(signature = (format, metadata=Vec::new(), fields=HashMap::new()))]
     fn new(format: &str, metadata: Vec<(String, String)>, fields: HashMap<String, Metadata>) -> PyResult<Self> {
