@@ -12,9 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
-from typer.testing import CliRunner
+from support import invoke
 
-from grpcdiag.cli import app
 from grpcdiag.fixtures.synthetic.files import NANOSECONDS, Interface, write_pcap, write_pcapng
 from grpcdiag.fixtures.synthetic.packet import Captured
 
@@ -85,8 +84,7 @@ WIDE = {"COLUMNS": "400"}
 
 def told(arguments: Sequence[str], *, threads: int | None = None) -> bytes:
     """What a command that reads files writes; in this process."""
-    environment = {"GRPCDIAG_THREADS": str(threads) if threads else None, **WIDE}
-    outcome = CliRunner().invoke(app, list(arguments), env=environment)
+    outcome = invoke(arguments, GRPCDIAG_THREADS=str(threads) if threads else None, **WIDE)
     assert outcome.exit_code == 0, (arguments, outcome.stderr, outcome.exception)
     return outcome.stdout_bytes
 

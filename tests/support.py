@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from grpcdiag.analyzer.decode.decode import decode, stream
 from grpcdiag.analyzer.tables import Table, Tables
@@ -213,11 +213,17 @@ def as_polars(pieces: Iterable[Frame], table: str = "rpcs") -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(out.getvalue()))
 
 
+def invoke(
+    words: Sequence[str], *, charset: str = "utf-8", catch_exceptions: bool = True, **environment: Any
+) -> Result:
+    """Run the command in this process; only that command is built, which takes 2 ms where all of them take 30."""
+    runner = CliRunner(charset=charset, env=environment)
+    return runner.invoke(of_arguments([*words]), words, prog_name="grpcdiag", catch_exceptions=catch_exceptions)
+
+
 def run_here(*arguments: str, charset: str = "utf-8", env: dict[str, str] | None = None) -> Outcome:
     """Run the command in this process, which takes a tenth of the time: for what it writes, not for how it ends."""
-    words = list(arguments)
-    runner = CliRunner(charset=charset, env=env)
-    done = runner.invoke(of_arguments(words), words, prog_name="grpcdiag", catch_exceptions=False)
+    done = invoke(arguments, charset=charset, catch_exceptions=False, **(env or {}))
     return Outcome(done.exit_code, done.stdout_bytes, done.stderr)
 
 

@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import recorded
-from typer.testing import CliRunner
+from support import invoke, recorded
 
 from grpcdiag import ahead
 from grpcdiag.analyzer.decode import runner
-from grpcdiag.cli import app
 
 CAPTURE = recorded("impl-go.pcap")
 
@@ -58,10 +56,10 @@ def test_another_way_of_reading_is_not_what_has_begun() -> None:
 
 def test_the_command_takes_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["analyze", "--json", "-q", CAPTURE]
-    plain = CliRunner().invoke(app, arguments)
+    plain = invoke(arguments)
     ahead.read_ahead(arguments)
     monkeypatch.setattr(runner.Reading, "__init__", lambda *_, **__: pytest.fail("read a second time"))
-    taken = CliRunner().invoke(app, arguments)
+    taken = invoke(arguments)
     assert (taken.exit_code, taken.stdout) == (0, plain.stdout)
     assert not ahead._begun
 

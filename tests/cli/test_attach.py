@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 from canaries import Places, canary, conversation, other_traffic, pcapng
-from support import grpcdiag, recorded, run_here, synthetic
-from typer.testing import CliRunner
+from support import grpcdiag, invoke, recorded, run_here, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.cli import app
 from grpcdiag.cli.scrub import DIFFERS
 from grpcdiag.reports import analysis_json
 
@@ -67,7 +65,7 @@ SECTIONS = {
 
 def attached(*arguments: str, output: Path) -> str:
     """Runs the command, in this process for speed, and gives what it said."""
-    result = CliRunner().invoke(app, ["attach", *arguments, "-o", str(output)], catch_exceptions=False)
+    result = invoke(["attach", *arguments, "-o", str(output)], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     assert result.stdout == ""
     return result.stderr
@@ -313,7 +311,7 @@ def test_a_difference_leaves_nothing(what: str, output: str, tmp_path: Path, mon
         texts = iter(("one", "other"))
         monkeypatch.setattr(timeline, "render", lambda *_: next(texts))
     arguments = ["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / output)]
-    result = CliRunner().invoke(app, arguments)
+    result = invoke(arguments)
     assert result.exit_code == DIFFERS
     assert "nothing is written: the scrubbed capture would differ in" in result.stderr
     assert list(names(tmp_path)) == []
@@ -324,7 +322,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(analysis_json, "render", full)
-    result = CliRunner().invoke(app, ["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / "out")])
+    result = invoke(["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
     assert list(names(tmp_path)) == []

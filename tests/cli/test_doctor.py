@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, grpcdiag, run_here
-from typer.testing import CliRunner
+from support import PATIENCE_S, grpcdiag, invoke, run_here
 
 from grpcdiag.capture import doctor, tools
-from grpcdiag.cli import app
 
 
 def test_it_says_what_is_here() -> None:
@@ -29,7 +27,7 @@ def test_each_name_stays_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [check.name for check in doctor.examine()]
     checks = [doctor.Check("lab", name, "missing", "found " * 20, "word" * 60) for name in names]
     monkeypatch.setattr(doctor, "examine", lambda: iter(checks))
-    done = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"})
+    done = invoke(["doctor"], COLUMNS="80")
     assert all(name in done.stdout for name in names)
 
 

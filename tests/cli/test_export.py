@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
@@ -16,13 +15,11 @@ import numpy as np
 import polars as pl
 import pytest
 from pyarrow.parquet import ParquetFile
-from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, run_here, synthetic, wait_until
+from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, invoke, recorded, run_here, synthetic, wait_until
 from test_hostile_names import NASTY, OBEYED
-from typer.testing import CliRunner
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.model.budget import CAUSES
-from grpcdiag.cli import app
 from grpcdiag.cli.export import Table
 from grpcdiag.files.atomic_file import replacing_in
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -122,13 +119,12 @@ SOME = [
 def test_every_capture_is_exported(tmp_path: Path, files: tuple[str, ...]) -> None:
     """Types do not depend on what a capture holds. GRPCDIAG_WIDE=1 takes all captures, and minutes."""
     names = ("connections", "waits", "problems", "packets")
-    run = functools.partial(CliRunner().invoke, app)
-    outcome = run(["export", *files, "-o", str(tmp_path), *(f"--table={name}" for name in names)])
+    outcome = invoke(["export", *files, "-o", str(tmp_path), *(f"--table={name}" for name in names)])
     assert outcome.exit_code == 0
     schema = pl.read_parquet_schema(tmp_path / "connections.parquet")
     assert pl.Null not in schema.values()
     assert schema["opened_time_ns"] == pl.Int64 and schema["client_implementation"] == pl.String
-    all_of_it = run(["export", *files, "-o", str(tmp_path / "all")])
+    all_of_it = invoke(["export", *files, "-o", str(tmp_path / "all")])
     assert all_of_it.exit_code in (0, 4), all_of_it.exception
     assert (tmp_path / "all").exists() == (all_of_it.exit_code == 0)
     if all_of_it.exit_code == 0:

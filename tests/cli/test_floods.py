@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from typer.testing import CliRunner
+from support import invoke
 
 from grpcdiag.analyzer.decode.decode import decode_rows
 from grpcdiag.analyzer.selection import reading
@@ -18,7 +18,6 @@ from grpcdiag.analyzer.selection.methods import methods as methods_of_part
 from grpcdiag.analyzer.selection.selection import Selection
 from grpcdiag.analyzer.tables.grouping import group_rows
 from grpcdiag.analyzer.views.excerpt import excerpt
-from grpcdiag.cli import app
 from grpcdiag.fixtures.bench import commands, floods
 from grpcdiag.reports import timeline
 
@@ -63,7 +62,7 @@ def test_every_command_ends_as_documented(flood: Path, name: str, tmp_path: Path
     if name == "analyze-perfetto":
         pytest.importorskip("perfetto")
     places = {"a": flood, "b": flood, "out": tmp_path / "out", "dataset": tmp_path}
-    done = CliRunner().invoke(app, commands.arguments(name, places))
+    done = invoke(commands.arguments(name, places))
     assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
     assert done.exit_code in commands.EXIT_CODES[name], done.output
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from support import invoke
 
-from grpcdiag.cli import app
 from grpcdiag.fixtures.bench import commands, floods
 
 SHORT = (
@@ -43,7 +42,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         places = {"a": path, "b": path, "out": folder / name, "dataset": folder / "fleet"}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            done = CliRunner().invoke(app, commands.arguments(name, places))
+            done = invoke(commands.arguments(name, places))
         assert done.exception is None or isinstance(done.exception, SystemExit), repr(done.exception)
         assert done.exit_code in commands.EXIT_CODES[name], done.output
         return done.stdout

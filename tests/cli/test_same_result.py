@@ -19,12 +19,10 @@ import pytest
 from guises import COMPRESSIONS, FORMATS, Packets, piped, told
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXAMPLES, RECORDINGS, recorded, recording
-from typer.testing import CliRunner
+from support import EXAMPLES, RECORDINGS, invoke, recorded, recording
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.runner import threads
-from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.kinds import KINDS, Kind
 from grpcdiag.fixtures.bench.multiply import multiply
 from grpcdiag.fixtures.synthetic.packet import Captured
@@ -76,7 +74,7 @@ def test_one_thread_and_two_give_the_same_report(files: tuple[str, ...]) -> None
 
 
 def _report(files: tuple[str, ...], number: int) -> tuple[int, bytes, bytes]:
-    outcome = CliRunner().invoke(app, ["analyze", "--json", *files], env={"GRPCDIAG_THREADS": str(number)})
+    outcome = invoke(["analyze", "--json", *files], GRPCDIAG_THREADS=str(number))
     return outcome.exit_code, outcome.stdout_bytes, outcome.stderr_bytes
 
 

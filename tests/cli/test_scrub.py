@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from canaries import PREFACE, Places, everything, pcapng
-from support import ALL_CAPTURES, RECORDED, grpcdiag, recorded, require_tool, run_here, synthetic
+from support import ALL_CAPTURES, RECORDED, grpcdiag, invoke, recorded, require_tool, run_here, synthetic
 
 from grpcdiag.analyzer.scrub import Report, Scrubbing, analyses, row_differences
 from grpcdiag.reports.scrub import differences, notes
@@ -176,10 +176,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
 
 
 def test_a_difference_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from typer.testing import CliRunner
-
     from grpcdiag.analyzer import scrub
-    from grpcdiag.cli import app
 
     whole = scrub.Scrubbing.pieces
 
@@ -188,7 +185,7 @@ def test_a_difference_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(scrub.Scrubbing, "pieces", damaged)
     out = tmp_path / "out.pcap"
-    done = CliRunner().invoke(app, ["scrub", recorded("rpc-errors.pcap"), "-o", str(out)])
+    done = invoke(["scrub", recorded("rpc-errors.pcap"), "-o", str(out)])
     assert done.exit_code == 1
     assert "not written: the analysis would differ in" in done.output
     assert list(tmp_path.iterdir()) == []
