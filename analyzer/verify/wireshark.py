@@ -12,6 +12,7 @@ for them to the end of the connection.
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -45,11 +46,19 @@ def version() -> str:
     except ImportError:
         raise WiresharkError("pyshark is not installed: pip install pyshark (the extra `verify`)") from None
     try:
-        return str(tshark.get_tshark_version())
+        return str(_version_of(tshark.get_process_path()))
     except tshark.TSharkNotFoundException:
         raise WiresharkError("tshark is not installed: install Wireshark's command line (apt install tshark)") from None
     except (tshark.TSharkVersionException, OSError) as error:
         raise WiresharkError(f"tshark does not run: {error}") from None
+
+
+@functools.cache
+def _version_of(path: str) -> Any:
+    """Ask tshark for its version once: the answer takes it as long as reading a small capture."""
+    from pyshark.tshark.tshark import get_tshark_version
+
+    return get_tshark_version(path)
 
 
 def read_wireshark(
@@ -132,6 +141,9 @@ def _capture_class() -> Any:
 
     class PatientCapture(FileCapture):  # type: ignore[misc]
         complaint: str | None = None
+
+        def _get_tshark_version(self) -> Any:
+            return _version_of(self._get_tshark_path())
 
         async def _cleanup_subprocess(self, process: Any) -> None:
             if not self._eof_reached:
