@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from . import _core
 from .analysis import of_tables
-from .decode.decode import decode, stream
+from .decode.decode import decode, stream_together
 from .decode.errors import NoGrpcError
 from .decode.runner import Progress
 from .model.analysis import Analysis
@@ -127,12 +127,7 @@ def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int
     Method numbers are compared as such: they count in the order of first sight.
     """
     how: dict[str, Any] = {"ports": ports or []}
-    if not _same(Packets, before, after, how):
-        yield "packets"
-    if not _same(Frames, before, after, how):
-        yield "frames"
-    if not _same(Messages, before, after, how):
-        yield "messages"
+    yield from _streamed_differences(before, after, how)
     old, new = (_digests(decode(before, as_scrubbed=True, **how)), _digests(decode(after, **how)))
     yield from (name for name in old if old[name] != new[name])
 
@@ -162,10 +157,22 @@ def _digest(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
     return digest.digest()
 
 
-def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
-    old, new = stream(kind, before, as_scrubbed=True, **how), stream(kind, after, **how)
-    pairs = ((_columns(defined(a)), _columns(defined(b))) for a, b in zip(old, new, strict=True))
-    return all(np.array_equal(*columns) for pair in pairs for columns in zip(*pair, strict=True))
+_STREAMED = {"packets": Packets, "frames": Frames, "messages": Messages}
+
+
+def _streamed_differences(before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> list[str]:
+    """Compare the tables of which no run holds all rows; each capture is read once for the three of them."""
+    kinds = list(_STREAMED.values())
+    pieces = (stream_together(kinds, before, as_scrubbed=True, **how), stream_together(kinds, after, **how))
+    differ: set[str] = set()
+    for old, new in zip(*pieces, strict=True):
+        differ.update(name for name, *both in zip(_STREAMED, old, new, strict=True) if not _equal(*both))
+    return [name for name in _STREAMED if name in differ]
+
+
+def _equal(old: Table, new: Table) -> bool:
+    columns = zip(_columns(defined(old)), _columns(defined(new)), strict=True)
+    return all(np.array_equal(*both) for both in columns)
 
 
 _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)

@@ -197,7 +197,7 @@ def test_a_flood_of_connections_stays_below(command: list[str], tmp_path: Path) 
 
 
 def test_scrub_reuses_the_memory_of_its_passes(tmp_path: Path) -> None:
-    """It reads the capture twelve times; 10,000 connections that are open at once cost some 200 MB each time."""
+    """It reads the capture eight times; 10,000 connections that are open at once cost some 200 MB each time."""
     capture = tmp_path / "open.pcap"
     capture.write_bytes(open_connections(10_000))
     code, peak, said = peak_of("scrub", str(capture), "-o", str(tmp_path / "scrubbed.pcap"))
