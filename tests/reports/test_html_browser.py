@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -45,33 +45,52 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+def new_page(browser: Browser, **options: Any) -> Page:
+    context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+    context.set_default_timeout(PATIENCE_S * 1000)
+    return context.new_page()
+
+
+@pytest.fixture(scope="module")
+def plain(browser: Browser) -> Page:
+    """The page of tests that want no options: another one takes a process of its own, and three times the time."""
+    return new_page(browser)
+
+
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
+def opened(browser: Browser, plain: Page, tmp_path: Path) -> Iterator[Opened]:
     """Opens a page; at the end nothing may have been asked of any network, and nothing complained of."""
-    contexts: list[Any] = []
+    views: list[Page] = []
     asked: list[str] = []
     said: list[str] = []
+    heard: dict[str, Callable[[Any], None]] = {
+        "request": lambda request: asked.append(request.url),
+        "console": lambda message: said.append(message.text),
+        "pageerror": lambda error: said.append(str(error)),
+        "dialog": lambda dialog: said.append(dialog.message),
+    }
 
     def open_page(text: str, *, ready: bool = True, **options: Any) -> Page:
-        path = tmp_path / f"report{len(contexts)}.html"
+        path = tmp_path / f"report{len(views)}.html"
         path.write_text(text, encoding="utf-8")
-        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-        context.set_default_timeout(PATIENCE_S * 1000)
-        contexts.append(context)
-        view: Page = context.new_page()
-        view.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
-        view.on("console", lambda message: said.append(message.text))
-        view.on("pageerror", lambda error: said.append(str(error)))
-        view.on("dialog", lambda dialog: said.append(dialog.message))
+        view = new_page(browser, **options) if options or views else plain
+        views.append(view)
+        for event, hear in heard.items():
+            view.on(cast(Any, event), hear)
         view.goto(path.as_uri())
         if ready:
             view.wait_for_selector(READY)
         return view
 
     yield open_page
-    for context in contexts:
-        context.close()
-    assert [url for url in asked if url != "data:,"] == []
+    for view in views:
+        for event, hear in heard.items():
+            view.remove_listener(event, hear)
+        if view is not plain:
+            view.context.close()
+    plain.mouse.move(0, 0)
+    plain.goto("about:blank")
+    assert [url for url in asked if url != "data:," and not url.startswith(tmp_path.as_uri())] == []
     assert said == []
 
 
