@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's import takes twice the time with threads, in commands too
+
 import pytest
 from hypothesis import HealthCheck, settings
 
