@@ -181,12 +181,17 @@ def peak_of(*command: str) -> tuple[int, int, str]:
     return code, peak, said
 
 
+@pytest.fixture(scope="module")
+def syns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("flood") / "syns.pcap"
+    connections(path, 120_000, b"")
+    return path
+
+
 @pytest.mark.parametrize("command", [["analyze", "--json"], ["connections", "--format", "csv"], ["packets"]])
-def test_a_flood_of_connections_stays_below(command: list[str], tmp_path: Path) -> None:
+def test_a_flood_of_connections_stays_below(command: list[str], syns: Path) -> None:
     """Of 120,000 SYNs 16,384 are listed, and the others counted."""
-    capture = tmp_path / "syns.pcap"
-    connections(capture, 120_000, b"")
-    code, peak, said = peak_of(*command, "--memory", "220M", str(capture))
+    code, peak, said = peak_of(*command, "--memory", "220M", str(syns))
     assert peak < 220_000_000
     if command[0] == "analyze":
         assert (code, "no HTTP/2 was seen on 120,000 TCP connections" in said) == (4, True), said

@@ -208,6 +208,9 @@ def test_wrong_usage_of_worst_is_2(arguments: list[str], says: str) -> None:
     outcome = run_here("timeline", RTT205, *arguments)
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
+
+
+def test_worst_needs_a_file() -> None:
     piped = grpcdiag("timeline", "-", "--worst", "1", stdin=b"")
     assert (piped.code, piped.out) == (2, b"")
     assert "reads the capture twice" in piped.err

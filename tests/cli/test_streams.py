@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import PATIENCE_S, recorded
+from support import PATIENCE_S, recorded, run_here
 
 import grpcdiag.__main__ as program
 
@@ -80,14 +80,14 @@ def test_devices_pipes_and_links_stay_what_they_are(command: str, tmp_path: Path
     link.symlink_to(target.name)
     read = tmp_path / "read"
     with read.open("wb") as out, subprocess.Popen(["cat", str(pipe)], stdout=out):
-        code, said = run([command, FILE, "-o", str(pipe)], "")
-        assert code == 0, said
+        done = run_here(command, FILE, "-o", str(pipe))
+        assert done.code == 0, done.err
     assert pipe.is_fifo() and read.stat().st_size > 100
-    code, said = run([command, FILE, "-o", str(link)], "")
-    assert code == 0, said
+    done = run_here(command, FILE, "-o", str(link))
+    assert done.code == 0, done.err
     assert link.is_symlink() and target.stat().st_size > 100
     if command != "attach":  # which makes a folder of a name without .zip
-        assert run([command, FILE, "-o", os.devnull], "")[0] == 0
+        assert run_here(command, FILE, "-o", os.devnull).code == 0
         assert Path(os.devnull).is_char_device()
 
 
