@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -11,7 +12,9 @@ import subprocess
 import sys
 import termios
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -19,7 +22,7 @@ from urllib.request import urlopen
 import pytest
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from support import PATIENCE_S, free_port, gone, recorded, require_tool, run_here, wait_until
+from support import PATIENCE_S, Outcome, free_port, gone, recorded, require_tool, run_here, wait_until
 from terminals import Terminal
 
 from grpcdiag.analyzer.decode.decode import decode
@@ -35,10 +38,24 @@ FILE = Path(recorded("rpc-errors.pcap"))
 WATCH = [sys.executable, "-m", "grpcdiag", "watch"]
 
 
-def watch(*words: str, stream: bytes) -> tuple[list[dict[str, Any]], subprocess.CompletedProcess[bytes]]:
-    done = subprocess.run([*WATCH, "--json", "-", *words], input=stream, capture_output=True, timeout=PATIENCE_S)
-    assert b"Traceback" not in done.stderr, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()], done
+def watch(*words: str, stream: bytes) -> tuple[list[dict[str, Any]], Outcome]:
+    """What it says of a stream that is standard input, in this process."""
+    with TemporaryFile() as file, standard_input(file):
+        file.write(stream)
+        file.seek(0)
+        done = run_here("watch", "--json", "-", *words)
+    return [json.loads(line) for line in done.out.splitlines()], done
+
+
+@contextlib.contextmanager
+def standard_input(file: IO[bytes]) -> Iterator[None]:
+    kept = os.dup(0)
+    os.dup2(file.fileno(), 0)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
 
 
 def totals(path: Path) -> Any:
@@ -50,7 +67,7 @@ def test_a_stream_is_reported_and_the_moment_is_written(tmp_path: Path) -> None:
     out = tmp_path / "flight"
     triggers = ["--trigger", "status=failed rate > 0%", "--trigger", "p99(/no.Such/*) > 1us"]
     intervals, done = watch("-o", str(out), "--keep", "1h", *triggers, stream=FILE.read_bytes())
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     last, whole = intervals[-1], totals(FILE)
     assert last["packets"] == whole["capture"]["packets"]
     assert [one["id"] for one in last["findings"]] == [one["id"] for one in whole["findings"]]
@@ -105,14 +122,14 @@ def test_wrong_usage(words: list[str], code: int, why: str) -> None:
 def test_the_exit_code_says_whether_a_rule_was_met(rules: list[str], code: int) -> None:
     """The capture has failed calls, and findings about them."""
     _, done = watch(*(word for rule in rules for word in ("--fail-on", rule)), stream=FILE.read_bytes())
-    assert done.returncode == code, done.stderr
-    assert (f"--fail-on {rules[-1]}: ".encode() in done.stderr) == bool(code)
+    assert done.code == code, done.err
+    assert (f"--fail-on {rules[-1]}: " in done.err) == bool(code)
 
 
 def test_a_trigger_that_is_met_fails_it_if_wanted(tmp_path: Path) -> None:
     words = ["-o", str(tmp_path / "flight"), "--trigger", "max > 1us"]
-    assert watch(*words, stream=FILE.read_bytes())[1].returncode == 0
-    assert watch(*words, "--fail-on", "trigger", stream=FILE.read_bytes())[1].returncode == 1
+    assert watch(*words, stream=FILE.read_bytes())[1].code == 0
+    assert watch(*words, "--fail-on", "trigger", stream=FILE.read_bytes())[1].code == 1
 
 
 def test_it_ends_after_its_time() -> None:
@@ -139,7 +156,7 @@ def test_a_moment_has_reports_and_the_hook_gets_their_names(tmp_path: Path) -> N
     text = hook.read_text().replace('"$1"', '"$2"')  # behind the hook's own word
     hook.write_text(text)
     intervals, done = watch(*words, stream=FILE.read_bytes())
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.code, done.err) == (0, "")
     (capture,) = out.glob("*.pcapng")
     page, notes = capture.with_suffix(".html"), capture.with_suffix(".md")
     (reason,) = [text.partition(" packets; ")[2] for one in intervals for text in one["written"]]
@@ -198,8 +215,8 @@ def test_the_port_of_a_scraper_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f":{taken.getsockname()[1]}"
         _, done = watch("--openmetrics", where, stream=FILE.read_bytes())
-    assert done.returncode == 2
-    assert f"127.0.0.1{where}: cannot listen there: Address already in use".encode() in done.stderr
+    assert done.code == 2
+    assert f"127.0.0.1{where}: cannot listen there: Address already in use" in done.err
 
 
 def test_a_scraper_is_answered_while_it_runs() -> None:
@@ -286,8 +303,8 @@ def test_a_later_stream_that_is_no_capture_ends_nothing(second: bytes, tmp_path:
 
 def test_what_is_no_capture() -> None:
     _, done = watch(stream=b"GET / HTTP/1.1\r\n\r\n" * 10)
-    assert done.returncode == 3
-    assert b"standard input: " in done.stderr
+    assert done.code == 3
+    assert "standard input: " in done.err
 
 
 WITHOUT_TEXTUAL = "import sys; sys.modules['textual'] = None; from grpcdiag.__main__ import main; sys.exit(main())"
