@@ -7,8 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import patch
 from urllib.request import Request, urlopen
@@ -158,6 +161,47 @@ def many(folder: Path, number: int) -> Path:
     for host in range(number):
         shutil.copy(recorded("impl-go.pcap"), folder / f"host-{host}_eth0.pcap")
     return folder
+
+
+class _Holding(SimpleHTTPRequestHandler):
+    """Gives files and parts of files; parts behind the beginning once the event is set."""
+
+    def __init__(self, *arguments: Any, released: Event, **options: Any) -> None:
+        self._released = released
+        super().__init__(*arguments, **options)
+
+    def do_GET(self) -> None:
+        with suppress(ConnectionError):  # its reader has seen enough, or was killed
+            if "Range" in self.headers:
+                self._give(*map(int, self.headers["Range"].removeprefix("bytes=").split("-")))
+            else:
+                super().do_GET()
+
+    def _give(self, begin: int, end: int) -> None:
+        if begin:
+            self._released.wait()
+        part = Path(self.translate_path(self.path)).read_bytes()[begin : end + 1]
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def held(capture: Path) -> Iterator[tuple[str, Event]]:
+    """URL of a capture, and the event that lets its second half come: until then no run over it ends."""
+    released = Event()
+    handler = partial(_Holding, directory=str(capture.parent), released=released)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/{capture.name}", released
+        finally:
+            released.set()
+            server.shutdown()
 
 
 def children(pid: int) -> list[int]:

@@ -8,7 +8,9 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,7 +18,7 @@ import duckdb
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import captures, children, command, contents, download, fleet, many, markers, s3, upload
+from fleets import captures, children, command, contents, download, fleet, held, many, markers, s3, upload
 from fsspec.implementations.local import LocalFileSystem
 from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
@@ -210,13 +212,22 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "captures", folder / "dataset"
 
 
+@pytest.fixture
+def unending(six: tuple[Path, Path]) -> Iterator[tuple[list[str], Event]]:
+    """The six as sources, and the event without which a run over them does not end: a worker has half of the last."""
+    *files, last = sorted(six[0].iterdir())
+    with held(last) as (url, released):
+        yield [*map(str, files), url], released
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
-def test_a_killed_worker_costs_its_recording_only(six: tuple[Path, Path], tmp_path: Path) -> None:
-    running = command("analyze", str(six[0]), "-o", str(tmp_path / "dataset"), "--workers", "2")
-    wait_until(lambda: len(markers(tmp_path / "dataset")) >= 1)
-    killed = children(running.pid)
-    assert killed
-    os.kill(killed[0], signal.SIGKILL)
+def test_a_killed_worker_costs_its_recording_only(
+    six: tuple[Path, Path], unending: tuple[list[str], Event], tmp_path: Path
+) -> None:
+    running = command("analyze", *unending[0], "-o", str(tmp_path / "dataset"), "--workers", "2")
+    wait_until(lambda: len(markers(tmp_path / "dataset")) == 5 and len(children(running.pid)) == 1)
+    os.kill(children(running.pid)[0], signal.SIGKILL)
+    unending[1].set()
     _, told = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, told
     assert contents(tmp_path / "dataset") == contents(six[1])
@@ -224,21 +235,22 @@ def test_a_killed_worker_costs_its_recording_only(six: tuple[Path, Path], tmp_pa
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, number: signal.Signals) -> None:
-    dataset, sources = tmp_path / "dataset", tmp_path / "captures"
-    shutil.copytree(six[0], sources)
-    os.truncate(sources / "host-5_eth0.pcap", 1 << 40)  # empty packets without end: this run is never over
-    running = command("analyze", str(sources), "-o", str(dataset), "--workers", "2")
+def test_a_run_that_was_killed_goes_on(
+    six: tuple[Path, Path], unending: tuple[list[str], Event], tmp_path: Path, number: signal.Signals
+) -> None:
+    dataset = tmp_path / "dataset"
+    running = command("analyze", *unending[0], "-o", str(dataset), "--workers", "2")
     wait_until(lambda: len(markers(dataset)) >= 2)
     workers = children(running.pid)
+    assert workers
     running.send_signal(number)
     running.communicate(timeout=PATIENCE_S)
     assert running.returncode == (130 if number is signal.SIGINT else -number)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # they end with their parent
     done = ran(dataset)
     assert 2 <= len(done) < 6
-    shutil.copy(six[0] / "host-5_eth0.pcap", sources)
-    fleet("analyze", str(sources), "-o", str(dataset))
+    unending[1].set()
+    fleet("analyze", *unending[0], "-o", str(dataset))
     assert {name: when for name, when in ran(dataset).items() if name in done} == done  # none was done twice
     assert contents(dataset) == contents(six[1])
     assert not list(dataset.rglob(".*"))

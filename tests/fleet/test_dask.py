@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("distributed")
-from fleets import Inline, command, contents, fleet, many, markers
-from support import wait_until
+from fleets import Inline, command, contents, fleet, held, many, markers
+from support import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -29,10 +29,14 @@ def test_a_cluster_gives_the_same_and_survives_a_lost_worker(cluster: tuple[str,
     captures = many(tmp_path / "captures", 6)
     (captures / "host-99_eth0.pcap").write_bytes(b"no capture")
     fleet("analyze", str(captures), "-o", str(tmp_path / "local"), code=3)
-    running = command("analyze", str(captures), "-o", str(tmp_path / "dask"), "--engine", f"dask://{address}")
-    wait_until(lambda: len(markers(tmp_path / "dask")) >= 2)
-    os.kill(pids[0], signal.SIGKILL)
-    _, told = running.communicate(timeout=300)
+    *files, last = sorted(captures.iterdir())
+    with held(last) as (url, released):
+        sources = [*map(str, files), url]
+        running = command("analyze", *sources, "-o", str(tmp_path / "dask"), "--engine", f"dask://{address}")
+        wait_until(lambda: len(markers(tmp_path / "dask")) >= 2)
+        os.kill(pids[0], signal.SIGKILL)
+        released.set()
+        _, told = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 3, told
     assert "host-99" in told
     assert contents(tmp_path / "dask") == contents(tmp_path / "local")
