@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from time import monotonic
 
@@ -34,7 +34,7 @@ class Local:
         self._scratch = interruption.scratch("grpcdiag-fleet-")
         self._workers = interruption.Unfinished(lambda: None, lambda _: self._end_workers())
         self._working: list[_Worker] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may interrupt the main thread where it has it
 
     def __enter__(self) -> Local:
         """Make the folder of the processes, which start in `run`."""
@@ -50,7 +50,7 @@ class Local:
     def _end_workers(self) -> None:
         """End the processes: the next run analyzes recordings that are not in the dataset."""
         self._stopped.set()
-        with self._lock:
+        with self._lock:  # the processes that are being started are here, too, and none follows
             working = list(self._working)
         for worker in working:
             worker.process.terminate()
@@ -65,6 +65,8 @@ class Local:
         for task in every:
             todo.put(task)
         outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        if sys.platform != "win32":
+            resource_tracker.ensure_running()  # the first process would, and let Ctrl-C reach the thread that starts it
         lanes = [
             threading.Thread(target=self._lane, args=(work, todo, outcomes), daemon=True)
             for _ in range(min(self.workers, len(every)))
@@ -81,6 +83,7 @@ class Local:
         self, work: Work, todo: queue.SimpleQueue[Task], outcomes: queue.SimpleQueue[Outcome | BaseException]
     ) -> None:
         worker: _Worker | None = None
+        _leave_ctrl_c()
         try:
             while not self._stopped.is_set():
                 task = todo.get_nowait()
@@ -99,7 +102,7 @@ class Local:
                             return
                         if loss == LOSSES:
                             outcomes.put(lost(task, f"{loss} workers ended while they had it: out of memory?"))
-        except queue.Empty:
+        except (queue.Empty, _StoppedError):
             pass
         except BaseException as error:  # `run` raises it
             outcomes.put(error)
@@ -108,8 +111,11 @@ class Local:
                 self._end(worker)
 
     def _start(self, work: Work) -> _Worker:
-        worker = _Worker(work, str(self._folder))
+        """Start a process. Raises _StoppedError, OSError."""
         with self._lock:
+            if self._stopped.is_set():
+                raise _StoppedError
+            worker = _Worker(work, str(self._folder))
             self._working.append(worker)
         return worker
 
@@ -118,6 +124,10 @@ class Local:
             self._working.remove(worker)
         worker.connection.close()
         worker.process.join()
+
+
+class _StoppedError(Exception):
+    """The run has ended: no process is started any more."""
 
 
 class _Worker:
@@ -148,6 +158,12 @@ def _serve(tasks: Connection, work: Work, scratch: str) -> None:
 def _cores() -> int:
     """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _leave_ctrl_c() -> None:
+    """Leave Ctrl-C to other threads; processes that this thread starts do not hear it while they import."""
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def _begin(scratch: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import Mock
 
@@ -277,6 +278,51 @@ def test_a_worker_that_ends_while_it_starts_is_lost(ends: int, monkeypatch: pyte
         (outcome,) = engine.run(analyse, [task])
     reason = None if ends == 2 else "3 workers ended while they had it: out of memory?"
     assert (outcome.done, outcome.reason) == (ends == 2, reason)
+
+
+INTERRUPTED = """
+import os, signal
+from grpcdiag.fleet.engines.engine import lost
+
+if os.getpid() != {parent}:  # a worker, which has begun nothing but imports
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(1000))  # calls, between which signals are heard
+
+def work(task):
+    return lost(task, "it was not interrupted")
+"""
+
+
+def test_ctrl_c_does_not_reach_a_worker_that_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A terminal sends it to every process: each would end with a traceback."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(parent=os.getpid()))
+    monkeypatch.syspath_prepend(tmp_path)
+    task = Task(Recording("web-1", "web-1", None, ()), "1", str(tmp_path))
+    with local.Local(1) as engine:
+        (outcome,) = engine.run(importlib.import_module("interrupted").work, [task])
+    assert outcome.reason == "it was not interrupted"
+
+
+def test_a_worker_that_starts_while_the_run_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none starts afterwards: it would find its parent gone."""
+    begun = Event()
+
+    class Worker:
+        connection, process = Mock(), Mock()
+
+        def __init__(self, *_: object) -> None:
+            begun.set()
+            engine._stopped.wait()
+
+    monkeypatch.setattr(local, "_Worker", Worker)
+    with local.Local(1) as engine:
+        starting = Thread(target=engine._start, args=(analyse,))
+        starting.start()
+        begun.wait()
+    starting.join()
+    Worker.process.terminate.assert_called_once_with()
+    with pytest.raises(local._StoppedError):
+        engine._start(analyse)
 
 
 def test_a_worker_that_cannot_be_started_ends_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
