@@ -96,7 +96,11 @@ def test_nothing_is_left_after_a_kill(number: int, tmp_path: Path) -> None:
 def _has_child(pid: int, name: str) -> bool:
     found = Path(f"/proc/{pid}/task/{pid}/children")
     pids = found.read_text().split() if found.exists() else []
-    return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in pids)
+    for child in pids:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{child}/comm").read_text().strip() == name:
+                return True
+    return False
 
 
 @pytest.mark.usefixtures("traced")

@@ -9,9 +9,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from recorder import AS_NOBODY, capture, gone, sidecar
+from support import wait_until
 
 PLAYER = """#!{python}
 import os, re, signal, sys, time
@@ -44,6 +46,16 @@ def player(tmp_path: Path, body: str, dropped: int = 0, python: str = sys.execut
     program.write_text(PLAYER.format(python=python, body=body, dropped=dropped))
     program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def tells_its_parent(folder: Path) -> str:
+    """What `tcpdump` does so that `outlasts` knows the process that watches over it."""
+    return f'open("{folder}/new", "w").write(str(os.getppid())); os.rename("{folder}/new", "{folder}/parent")\n'
+
+
+def outlasts(folder: Path) -> str:
+    """A shell's words: wait until the recording has seen that its `tcpdump` has ended."""
+    return f"until p=$(cat {folder}/parent); do sleep 0.1; done 2>&-; while kill -0 $p; do sleep 0.1; done 2>&-"
 
 
 def refused(tmp_path: Path, body: str, *words: str) -> tuple[int, str]:
@@ -147,9 +159,10 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_an_interface_that_vanishes_is_told_and_the_command_goes_on(tmp_path: Path) -> None:
-    body = LISTEN + 'time.sleep(0.3); say("tcpdump: pcap_loop: The interface disappeared"); sys.exit(1)'
+    vanishes = 'time.sleep(0.3); say("tcpdump: pcap_loop: The interface disappeared"); sys.exit(1)'
     file, mark = tmp_path / "run.pcap", tmp_path / "it-ran"
-    command = ["sh", "-c", f"sleep 1.5; touch {mark}; exit 3"]
+    command = ["sh", "-c", f"{outlasts(tmp_path)}; touch {mark}; exit 3"]
+    body = LISTEN + tells_its_parent(tmp_path) + vanishes
     done = capture("-o", str(file), "--", *command, env=player(tmp_path, body))
     assert (done.returncode, mark.exists()) == (3, True)
     assert "tcpdump ended before the command (exit code 1): pcap_loop: The interface disappeared" in done.stderr
@@ -199,15 +212,16 @@ def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> No
         pytest.skip("a file system of its own needs root and unshare")
     small = tmp_path / "small"
     small.mkdir()
-    body = LISTEN + (
-        'f = open(out, "ab")\n'
+    body = (
+        LISTEN + tells_its_parent(tmp_path) + 'f = open(out, "ab")\n'
         "while True:\n"
         "    try: f.write(bytes(16) * 4096); f.flush()\n"
         "    except OSError: pass\n"
         "    time.sleep(0.02)\n"
     )
     file = small / "run.pcap"
-    inner = [sys.executable, "-m", "grpcdiag", "capture", "-o", str(file), "--", "sh", "-c", "sleep 3; exit 3"]
+    command = ["sh", "-c", f"{outlasts(tmp_path)}; exit 3"]
+    inner = [sys.executable, "-m", "grpcdiag", "capture", "-o", str(file), "--", *command]
     script = f'mount -t tmpfs -o size=4m tmpfs {small} && "$@"; c=$?; ls {small}; exit $c'
     env = player(tmp_path, body)
     done = subprocess.run(
@@ -271,15 +285,14 @@ def test_what_ss_says_is_read() -> None:
 
 
 def test_samples_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
     from grpcdiag.capture import sockets
 
     line = "ESTAB 0 0 10.0.0.1:1 10.0.0.2:2\n\t cubic cwnd:10 mss:1000\n"
-    monkeypatch.setattr(sockets, "output_of_ss", lambda *_: line * 300)
+    looks = Mock(return_value=line * 300)
+    monkeypatch.setattr(sockets, "output_of_ss", looks)
     with (tmp_path / "s.jsonl").open("wb") as file:
         sampler = sockets.Sampler(file.fileno(), [], 0.001, most_bytes=200_000)
-        time.sleep(0.5)
+        wait_until(lambda: looks.call_count > 20)  # more than there is room for
         sampler.stop()
     written = (tmp_path / "s.jsonl").read_bytes()
     assert len(written) <= 200_000

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -89,11 +88,12 @@ def test_a_pipe_shows_bytes_and_rate_and_is_wiped_at_the_end(arguments: tuple[st
         terminal = Terminal(*arguments, stdin=reading)
         # steps are of 100,000 packets; copies are further packets of the same connection
         written(writing, whole)
-        for _ in range(60):
+
+        def shows() -> bool:
             written(writing, whole[24:])
-            if "reading" in terminal.lines():
-                break
-            time.sleep(0.05)
+            return "reading" in terminal.lines()
+
+        wait_until(shows)
         shown = terminal.waits_for(r"reading .*?/\? \w+")
         assert "%" not in shown and "left" not in shown  # nobody knows how much is to come
         os.close(writing)
