@@ -74,7 +74,8 @@ def test_the_same_tables(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     """Files may have no more than 1,000 bytes here."""
-    also = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    also = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    also += "sys.dont_write_bytecode = True\n"  # Python would keep the first 1,000 bytes of a compiled module
     also += "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
     for command in (["rpcs", "--format", "csv"], ["analyze"], ["timeline", "--worst", "2"], ["rpcs", "--limit", "0"]):
         process = little(*command, "--memory", "1G", recorded(CAPTURE), tmpdir=tmp_path, also=also)
