@@ -98,8 +98,8 @@ def read_rows(table: DeltaTable, names: Collection[str]) -> dict[str, list[Row]]
 
 def read_version(dataset: str) -> int:
     """Return the number of the newest version. Raises StoreError."""
-    table = delta.read(dataset, FOLDER)
-    return table.version() + 1 if table else 0
+    version = delta.find_version(dataset, FOLDER)
+    return 0 if version is None else version + 1
 
 
 def begin(dataset: str) -> DeltaTable:

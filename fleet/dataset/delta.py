@@ -25,6 +25,8 @@ _SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 TRIES = 20
 """Attempts to commit, each after another command has (heuristic: a store that refuses all commits ends there, too)."""
 _APPLICATION = "grpcdiag"
+_COMMIT = re.compile(r"(\d{20})\.json")
+"""Names of commits in a log, with the version of the table."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -76,6 +78,15 @@ def read(dataset: str, folder: str) -> DeltaTable | None:
     place = _locate(url)
     with told(url):
         return DeltaTable(place, storage_options=_options(place))
+
+
+def find_version(dataset: str, folder: str) -> int | None:
+    """Find the newest version of a table without opening it; None if there is none. Raises StoreError."""
+    url = f"{dataset.rstrip('/')}/{folder}"
+    if not is_supported(url):
+        return None
+    names = (name.rpartition("/")[2] for name in store.names(f"{url}/{LOG}"))
+    return max((int(match[1]) for match in map(_COMMIT.fullmatch, names) if match), default=None)
 
 
 def create(dataset: str, folder: str, schema: Schema, partition: str) -> DeltaTable:
