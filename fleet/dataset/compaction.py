@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from msgspec import Struct, json
@@ -164,11 +164,14 @@ def _move(dataset: str, table: DeltaTable, markers: Sequence[Marker], files: Fil
     """Write a batch, and add it to the dataset if its recordings are still there. Raises StoreError, ConflictError."""
     name = f"batch-{hour_name((markers[0].last_time_ns or 0) // HOUR_NS)}-{uuid4().hex[:10]}"
     groups = _group(markers, files)
-    with scratch("grpcdiag-fleet-") as folder:
+    with (
+        scratch("grpcdiag-fleet-") as folder,
+        sums.connect(_MEMORY, threads=2, scratch=folder / "spill") as database,
+    ):
         for number, ((kind, hour), urls) in enumerate(sorted(groups.items())):
             inner = folder / str(number)
             inner.mkdir()
-            _merge(kind, store.fetch_all(sorted(urls), inner / "parts"), inner / "merged.parquet", inner)
+            _merge(database, kind, store.fetch_all(sorted(urls), inner / "parts"), inner / "merged.parquet")
             store.put(inner / "merged.parquet", catalog.partition(dataset, kind, hour, name))
     there = {url.rpartition("/")[2] for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}")}
     if there.issuperset(map(catalog.name_of, markers)):
@@ -193,11 +196,10 @@ def _group(markers: Collection[Marker], files: Files) -> dict[tuple[str, str], l
     return groups
 
 
-def _merge(table: str, paths: Sequence[str], target: Path, folder: Path) -> None:
+def _merge(database: Any, table: str, paths: Sequence[str], target: Path) -> None:
     """Merge files of rows, with the descriptions of their columns."""
-    with sums.connect(_MEMORY, threads=2, scratch=folder / "spill") as database:
-        query = f"SELECT value FROM parquet_kv_metadata({sums.text(paths[0])}) WHERE key = 'grpcdiag.columns'"
-        told = database.execute(query).fetchone()
-        metadata = {"grpcdiag.columns": bytes(told[0]).decode()} if told else {}
-        rows = f"SELECT * FROM {sums.files(paths)} ORDER BY {_ORDER.get(table, 'host, recording')}"
-        sums.write(database, rows, target, metadata)
+    query = f"SELECT value FROM parquet_kv_metadata({sums.text(paths[0])}) WHERE key = 'grpcdiag.columns'"
+    told = database.execute(query).fetchone()
+    metadata = {"grpcdiag.columns": bytes(told[0]).decode()} if told else {}
+    rows = f"SELECT * FROM {sums.files(paths)} ORDER BY {_ORDER.get(table, 'host, recording')}"
+    sums.write(database, rows, target, metadata)
