@@ -46,6 +46,7 @@ def test_parts_become_one_file_per_hour_and_table() -> None:
     growing = in_parts()
     before, told = contents(Path(growing.dataset)), report(growing.dataset)
     assert "3 recordings compacted" in fleet("compact", growing.dataset)[1]
+    assert summary.written(growing.dataset, catalog.read_contents(growing.dataset))
     assert contents(Path(growing.dataset)) == before
     assert replace(report(growing.dataset), slots=()) == replace(told, slots=())
     assert len(markers(Path(growing.dataset))) == 1  # the last part's
@@ -53,10 +54,10 @@ def test_parts_become_one_file_per_hour_and_table() -> None:
     assert len(batch) == len({(path.parents[1], path.parent) for path in batch})
     growing.add(4)
     growing.analyze()
-    fleet("compact", growing.dataset, "--finished")
+    growing.run("compact", growing.dataset, "--finished")
     assert growing.rows() == whole()
     assert all(path.stem.startswith("batch-") for path in rows_of(growing.dataset))
-    assert "0 recordings compacted: 0 files into 0" in fleet("compact", growing.dataset, "--finished")[1]
+    assert "0 recordings compacted: 0 files into 0" in growing.run("compact", growing.dataset, "--finished")
 
 
 @pytest.mark.parametrize("name", ["a b#c", "a b%20c"])
@@ -66,7 +67,7 @@ def test_a_dataset_may_be_in_a_folder_with_any_name(tmp_path: Path, name: str) -
     growing.add(0)
     growing.analyze()
     assert report(growing.dataset).rpcs == len(growing.rows()) > 0
-    told = fleet("compact", growing.dataset, "--finished", code=3 if "%" in name else 0)[1]
+    told = growing.run("compact", growing.dataset, "--finished", code=3 if "%" in name else 0)
     assert "its path has a %" in told if "%" in name else "1 recording compacted" in told
     assert report(growing.dataset).rpcs == len(growing.rows()) > 0
 
@@ -85,7 +86,7 @@ def test_types_and_descriptions_of_columns_stay() -> None:
             }
 
     before = look()
-    fleet("compact", growing.dataset, "--finished")
+    growing.run("compact", growing.dataset, "--finished")
     assert look() == before and before["rpcs"][1]
 
 
@@ -129,7 +130,7 @@ def test_each_table_has_the_rows_of_the_files(monkeypatch: pytest.MonkeyPatch) -
     growing.analyze()
     check()
     assert set(pl.read_delta(f"{growing.dataset}/rpcs")["novelty"]) == {None, 7}
-    fleet("compact", growing.dataset, "--finished")
+    growing.run("compact", growing.dataset, "--finished")
     check()
 
 
@@ -216,7 +217,7 @@ def test_two_commands_at_once_move_a_recording_once(place: int) -> None:
     with patch.object(delta, "commit", late):
         first = compaction.compact(growing.dataset, LATER_NS)
     assert others and first.recordings + others[0].recordings == 2
-    fleet("compact", growing.dataset)
+    growing.run("compact", growing.dataset)
     assert contents(Path(growing.dataset)) == before and published(growing.dataset) == rows
     assert not batches.read(growing.dataset).moved
 
@@ -239,7 +240,6 @@ def test_commands_that_began_before_another_one_change_nothing(tmp_path: Path) -
 def test_a_reader_that_others_overtake_begins_again(reader: str, command: str) -> None:
     growing = in_parts()
     before, real = report(growing.dataset), summary.make
-    shutil.rmtree(Path(growing.dataset) / "_summary")
     overtaken = []
 
     def late(*given: Any) -> Any:
@@ -285,7 +285,7 @@ def test_compact_ends_quietly_if_prune_overtakes_it() -> None:
 
     with patch.object(compaction, "_merge", late):
         assert compaction.compact(growing.dataset, LATER_NS).recordings == 0
-    fleet("compact", growing.dataset)
+    growing.run("compact", growing.dataset)
     assert len(published(growing.dataset)) == len(growing.rows()) == report(growing.dataset).rpcs
 
 
@@ -321,7 +321,7 @@ def test_the_last_part_is_not_compacted_while_others_may_continue_it() -> None:
 def test_fetch_finds_a_recording_in_a_batch(tmp_path: Path) -> None:
     growing = in_parts()
     (name, *_) = catalog.read_contents(growing.dataset).present
-    fleet("compact", growing.dataset, "--finished")
+    growing.run("compact", growing.dataset, "--finished")
     fleet("fetch", growing.dataset, name, "-o", str(tmp_path / "got"))
     assert list((tmp_path / "got").iterdir())
     fleet("fetch", growing.dataset, "nobody", "-o", str(tmp_path / "none"), code=2)

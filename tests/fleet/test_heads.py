@@ -25,9 +25,10 @@ def two_parts() -> Growing:
 
 
 def finish(growing: Growing) -> None:
-    for number in (2, 3):
-        growing.add(number)
-        growing.analyze()
+    growing.add(2)
+    growing.analyze_share()
+    growing.add(3)
+    growing.analyze()
 
 
 def test_a_copy_goes_on_without_its_original(tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_a_relative_output_goes_on_from_another_folder(tmp_path: Path, monkeypat
         monkeypatch.chdir(folder)
         growing.dataset = output
         growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+        growing.analyze_share(code=0 if number else fleet_code(growing))
     growing.dataset = str(absolute)
     growing.add(3)
     growing.analyze()

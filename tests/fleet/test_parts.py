@@ -27,7 +27,8 @@ def test_files_one_by_one_are_the_capture(tmp_path: Path, name: str) -> None:
     for number, piece in enumerate(growing.pieces):
         growing.add(number)
         assert growing.planned().size == piece.stat().st_size  # it costs its own reading
-        growing.analyze(code=0 if number else fleet_code(growing))
+        growing.analyze_share(code=0 if number else fleet_code(growing))
+    growing.run("summarise", growing.dataset)
     assert growing.rows() == whole(name)
     assert not growing.planned().tasks
     found = report(growing.dataset)
@@ -38,9 +39,10 @@ def test_files_that_leave_a_ring_keep_their_results(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 6)
     for number in range(6):
         growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+        growing.analyze_share(code=0 if number else fleet_code(growing))
         if number:
             (growing.host / growing.pieces[number - 1].name).unlink()
+    growing.run("summarise", growing.dataset)
     assert growing.rows() == whole()
 
 
@@ -69,7 +71,7 @@ def test_a_run_that_was_killed_before_its_head_does_its_part_again() -> None:
     (head,) = (Path(growing.dataset) / "_series").glob("*.json")
     before = head.read_bytes()
     growing.add(1)
-    growing.analyze()
+    growing.analyze_share()
     head.write_bytes(before)
     for number in (2, 3):
         growing.add(number)
@@ -81,10 +83,10 @@ def test_a_run_that_was_killed_before_its_head_does_its_part_again() -> None:
 def test_a_file_that_came_late_is_read_alone_and_the_others_go_on() -> None:
     growing = in_parts(4, 1)
     growing.add(2)
-    growing.analyze()
+    growing.analyze_share()
     growing.add(1)
     assert growing.planned().size == growing.pieces[1].stat().st_size
-    growing.analyze()
+    growing.analyze_share()
     assert not growing.planned().tasks
     growing.add(3)
     assert growing.planned().size == growing.pieces[3].stat().st_size
@@ -103,7 +105,7 @@ def test_what_could_not_be_read_is_tried_again_when_it_changes_or_on_demand() ->
     assert "skipped: web-1" in growing.analyze(code=3)  # it is still told
     assert "skipped: web-1" in growing.analyze("--retry", code=3)
     growing.add(1)
-    growing.analyze()
+    growing.analyze_share()
     growing.add(2)
     growing.analyze()
     assert growing.rows() == whole()
@@ -146,21 +148,23 @@ def shift(content: bytes, seconds: int) -> bytes:
 @pytest.mark.parametrize("name", ["eth0.pcap0", "eth0.pcap1"])
 def test_a_name_used_again_after_a_step_back_of_the_clock_is_a_new_file(tmp_path: Path, name: str) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
-    for number in range(2):
-        growing.add(number, f"eth0.pcap{number}")
-        growing.analyze(code=0 if number else fleet_code(growing))
+    growing.add(0, "eth0.pcap0")
+    growing.analyze_share(code=fleet_code(growing))
+    growing.add(1, "eth0.pcap1")
+    growing.analyze()
     before = growing.rows()
     again = growing.host / name
     again.write_bytes(shift(growing.pieces[2].read_bytes(), -7200))
     assert growing.planned().size == again.stat().st_size
     growing.analyze()
     assert not growing.planned().tasks
-    assert [row for row in before if row in growing.rows()] == before
-    assert len(growing.rows()) > len(before)
+    rows = growing.rows()
+    assert [row for row in before if row in rows] == before
+    assert len(rows) > len(before)
     after = growing.host / "eth0.pcap2"
     after.write_bytes(shift(growing.pieces[3].read_bytes(), -7200))
     assert growing.planned().size == after.stat().st_size
-    growing.analyze()
+    growing.analyze_share()
     assert any(".1-1." in path.name for path in markers(Path(growing.dataset))), "it continues the new epoch"
 
 
@@ -169,14 +173,15 @@ def test_a_file_of_a_ring_is_read_once_it_has_packets(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
     for number in range(2):
         growing.add(number, f"eth0.pcap{number}")
-        growing.analyze(code=0 if number else fleet_code(growing))
+        growing.analyze_share(code=0 if number else fleet_code(growing))
     for content in (b"", growing.pieces[2].read_bytes()[:24]):
         (growing.host / "eth0.pcap0").write_bytes(content)
         assert not growing.planned().tasks
-        growing.analyze()
+        growing.analyze_share()
     for number in (2, 3):
         growing.add(number, f"eth0.pcap{number % 2}")
-        growing.analyze()
+        growing.analyze_share()
+    growing.run("summarise", growing.dataset)
     assert growing.rows() == whole()
 
 
@@ -226,7 +231,8 @@ def test_both_ends_in_parts_are_counted_once(tmp_path: Path) -> None:
         near.add(number)
         if number:
             shutil.copy(tmp_path / "other" / f"eth0.pcap{number - 1:02}", near.source / "db-1")
-        near.analyze(code=0 if number else fleet_code(near))
+        near.analyze_share(code=0 if number else fleet_code(near))
+    near.run("summarise", near.dataset)
     found = report(near.dataset)
     assert (found.recordings, found.rpcs) == (2, 5)
     (way,) = found.ways

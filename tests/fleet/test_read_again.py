@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import fleet, markers
+from fleets import markers
 from growing import Growing, fleet_code, in_parts, state_of
 from support import recorded
 from test_parts import shift
@@ -56,7 +56,7 @@ def test_a_state_that_cannot_be_used_does_not_double_the_last_part(grown: bool) 
         last.write_bytes(last.read_bytes() + growing.pieces[2].read_bytes()[24:])
     else:
         growing.add(2)
-        growing.analyze()
+        growing.analyze_share()
         head_of(growing).write_bytes(head)
     for state in (Path(growing.dataset) / "_series").glob("*.state"):
         state.write_bytes(b"of another build")
@@ -91,10 +91,10 @@ def test_parts_of_killed_runs_have_their_place_taken(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 5)
     for number in (2, 3, 4):
         growing.add(number)
-        growing.analyze(code=0 if number > 2 else fleet_code(growing))
+        growing.analyze_share(code=0 if number > 2 else fleet_code(growing))
     head = head_of(growing).read_bytes()
     growing.add(1)
-    growing.analyze()
+    growing.analyze_share()
     head_of(growing).write_bytes(head)
     growing.add(0)
     growing.analyze()
@@ -124,7 +124,7 @@ def two_hosts(folder: Path) -> Growing:
         growing.add(0)
         growing.add(1)
     growing.analyze()
-    fleet("compact", growing.dataset, "--finished")
+    growing.run("compact", growing.dataset, "--finished")
     return growing
 
 
@@ -154,11 +154,11 @@ def test_a_file_that_became_whole_after_its_rows_were_compacted_keeps_them(tmp_p
     growing = Growing(tmp_path, "impl-go.pcap", 3)
     content = growing.pieces[0].read_bytes()
     (growing.host / growing.pieces[0].name).write_bytes(content[: len(content) * 2 // 3])
-    growing.analyze(code=fleet_code(growing))
+    growing.analyze_share(code=fleet_code(growing))
     for number in (1, 2):
         growing.add(number)
-        growing.analyze()
-    fleet("compact", growing.dataset)
+        growing.analyze_share()
+    growing.run("compact", growing.dataset)
     before = growing.rows()
     growing.add(0)
     assert "it changed after files behind it were analyzed" in growing.analyze(code=3)
@@ -172,7 +172,7 @@ FINISHED = (("compact", "--finished"), ("prune", "--finished", "--older", "1h"))
 def test_a_file_that_grew_after_its_series_was_finished_is_refused(command: tuple[str, ...]) -> None:
     """After `prune` it is not known whether the file is the same."""
     growing = in_parts(3, 2)
-    fleet(command[0], growing.dataset, *command[1:])
+    growing.run(command[0], growing.dataset, *command[1:])
     before = growing.rows() if command[0] == "compact" else None
     last = growing.host / growing.pieces[1].name
     last.write_bytes(last.read_bytes() + growing.pieces[2].read_bytes()[24:])
@@ -190,7 +190,7 @@ def test_new_files_after_the_series_was_finished_are_read_with_a_key_log(
     keys = ("--keylog", recorded("tls13-go.keys"))
     growing.add(0)
     growing.analyze(*keys)
-    fleet(command[0], growing.dataset, *command[1:])
+    growing.run(command[0], growing.dataset, *command[1:])
     after = calls_of(growing) if command[0] == "compact" else []
     for number, name in enumerate(("impl-java.pcap", "impl-cpp.pcap"), start=1):
         before = after
@@ -205,7 +205,7 @@ def test_new_files_after_the_series_was_finished_are_read_with_a_key_log(
 
 def test_other_options_do_not_replace_what_is_in_batches() -> None:
     growing = in_parts()
-    fleet("compact", growing.dataset)
+    growing.run("compact", growing.dataset)
     before = growing.rows()
     assert "use another dataset" in growing.analyze("--port", "50051", code=3)
     assert growing.rows() == before
@@ -214,7 +214,7 @@ def test_other_options_do_not_replace_what_is_in_batches() -> None:
 def test_a_pruned_recording_without_a_head_stops_no_run() -> None:
     growing = in_parts()
     shutil.rmtree(Path(growing.dataset) / "_series")
-    fleet("prune", growing.dataset, "--older", "1h")
+    growing.run("prune", growing.dataset, "--older", "1h")
     growing.analyze()
     calls = growing.rows(columns="connection, stream")
     assert calls and len(calls) == len(set(calls))
@@ -224,8 +224,8 @@ def test_a_reused_name_after_a_step_of_the_clock_is_read_when_its_part_is_in_a_b
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 4)
     for number in range(2):
         growing.add(number, f"eth0.pcap{number}")
-        growing.analyze(code=0 if number else fleet_code(growing))
-    fleet("compact", growing.dataset)
+        growing.analyze_share(code=0 if number else fleet_code(growing))
+    growing.run("compact", growing.dataset)
     before = len(growing.rows())
     (growing.host / "eth0.pcap0").write_bytes(shift(growing.pieces[2].read_bytes(), -7200))
     growing.analyze()

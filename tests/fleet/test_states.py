@@ -31,11 +31,12 @@ def check_new_epoch(growing: Growing) -> None:
     before = growing.rows()
     growing.add(2)
     growing.analyze()
-    assert [row for row in before if row in growing.rows()] == before
+    rows = growing.rows()
+    assert [row for row in before if row in rows] == before
     assert warned(growing) == 1
     growing.add(3)
     assert growing.planned().size == growing.pieces[3].stat().st_size
-    growing.analyze()
+    growing.analyze_share()
     assert warned(growing) == 1
     assert len(list((Path(growing.dataset) / "_series").glob("*.state"))) <= 2
 
@@ -130,7 +131,7 @@ def test_states_have_no_values_of_header_fields_and_do_not_add_up(tmp_path: Path
     growing = Growing(tmp_path / "parts", "impl-go.pcap", 6)
     for number in range(6):
         growing.add(number)
-        growing.analyze(code=0 if number else fleet_code(growing))
+        growing.analyze_share(code=0 if number else fleet_code(growing))
         assert len(list((Path(growing.dataset) / "_series").glob("*.state"))) <= 2
     state = zlib.decompress(state_of(growing).read_bytes())
     assert b"user-agent" in state and b"127.0.0.1:" not in state and b"application/grpc" not in state
