@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import duckdb
-from fleets import fleet, split
+from fleets import database, fleet, split
 from msgspec import json
 from support import recorded
 
@@ -60,9 +59,9 @@ class Growing:
             self.analyze(code=code) if one == number - 1 else self.analyze_share(code=code)
 
     def rows(self, table: str = "rpcs", columns: str = ROWS) -> list[Any]:
-        with duckdb.connect() as database:
+        with database() as opened:
             files = f"read_parquet('{self.dataset}/{table}/**/*.parquet', union_by_name = true)"
-            return sorted(database.execute(f"SELECT {columns} FROM {files}").fetchall(), key=repr)
+            return sorted(opened.execute(f"SELECT {columns} FROM {files}").fetchall(), key=repr)
 
 
 _prepared = TemporaryDirectory(prefix="growing-")

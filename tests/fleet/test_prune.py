@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,7 +10,8 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import contents, fleet, markers
-from test_compact import Killed, in_parts, kill, places, published, rows_of
+from growing import in_parts
+from test_compact import is_new, kill_anywhere, published, read_rows, rows_of
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
@@ -118,22 +118,16 @@ def test_a_command_that_is_killed_anywhere_prunes_each_recording_or_not(tmp_path
     compaction.compact(growing.dataset, LATER_NS)
     growing.add(3)
     growing.analyze()
-    sizes = [len(published(growing.dataset))]
-
-    def prune(dataset: str) -> None:
-        pruning.prune(dataset, LATER_NS)
-
-    killed = places(shutil.copytree(growing.dataset, str(tmp_path / "whole")), prune)
-    for place in killed:
-        dataset = shutil.copytree(growing.dataset, str(tmp_path / f"killed-{place}"))
-        with kill(place), pytest.raises(Killed):
-            prune(dataset)
-        sizes.append(report(dataset).rpcs)
+    sizes, told = [len(published(growing.dataset))], set[Any]()
+    killed = kill_anywhere(growing.dataset, lambda dataset: pruning.prune(dataset, LATER_NS), tmp_path)
+    for dataset in killed.values():
+        sizes.append(len(read_rows(dataset)["rpcs"]))
+        assert not is_new(dataset, told) or report(dataset).rpcs == sizes[-1]
         published(dataset)  # all its files are there
-        run.compact(dataset)
-        rows = contents(Path(dataset), ["rpcs"])["rpcs"]
-        assert len(published(dataset)) == len(rows) == report(dataset).rpcs == sizes[-1]
-    assert killed[-1] >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == 3
+        compaction.compact(dataset, LATER_NS)
+        assert len(published(dataset)) == len(contents(Path(dataset), ["rpcs"])["rpcs"]) == sizes[-1]
+    assert report(dataset).rpcs == sizes[-1]
+    assert max(killed) >= 10 and sorted(sizes, reverse=True) == sizes and len(set(sizes)) == len(told) == 3
 
 
 @pytest.mark.parametrize("age", ["30", "d", "-1d", "1m", "1e3d", "٣d", "9999999w"])
