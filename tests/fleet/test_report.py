@@ -14,21 +14,19 @@ import polars as pl
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import Inline, change_sums, fleet, split
+from fleets import Inline, change_sums, database, fleet, split
 from msgspec.structs import replace
 from support import REPOSITORY, recorded, run_here
-from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.two_captures import rpc_budgets
-from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fixtures.synthetic.words import S
 from grpcdiag.fleet.answers import html
 from grpcdiag.fleet.answers.against import against
 from grpcdiag.fleet.answers.edges import Unjoined
 from grpcdiag.fleet.answers.losses import Loser
-from grpcdiag.fleet.answers.report import _find_failing, report
+from grpcdiag.fleet.answers.report import Report, _find_failing, report
 from grpcdiag.fleet.answers.terminal import render
 from grpcdiag.fleet.answers.text import _say_what_fails, answers
 from grpcdiag.fleet.dataset import sums
@@ -57,6 +55,11 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "dataset"
 
 
+@pytest.fixture(scope="module")
+def of_both(both: Path) -> Report:
+    return report(str(both))
+
+
 @pytest.mark.parametrize(
     ("cause", "summed", "hosts"),
     [
@@ -67,7 +70,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_dataset_of_a_version_without_a_cause_reads(
-    both: Path, tmp_path: Path, cause: str, summed: bool, hosts: str
+    both: Path, of_both: Report, tmp_path: Path, cause: str, summed: bool, hosts: str
 ) -> None:
     """Whole datasets, and those to which this version added recordings; no RPC of them spent time on the cause."""
     older = tmp_path / "dataset"
@@ -87,14 +90,14 @@ def test_a_dataset_of_a_version_without_a_cause_reads(
     assert lacking >= 2
     if not summed:
         shutil.rmtree(older / "_summary")
-    found, new = report(str(older)), report(str(both))
+    found, new = report(str(older)), of_both
     assert cause not in new.budget
     assert replace(found, dataset=new.dataset, causes=()) == replace(new, causes=())
     assert [one.id for one in found.causes] == [one.id for one in new.causes]
 
 
-def test_rpcs_of_both_ends_are_counted_once_and_divided(both: Path) -> None:
-    found = report(str(both))
+def test_rpcs_of_both_ends_are_counted_once_and_divided(of_both: Report) -> None:
+    found = of_both
     alone = analyze([recorded(SLOW)])
     assert (found.rpcs, found.duration_ns) == (5, sum(alone.budget.values()))
     (way,) = found.ways
@@ -105,19 +108,17 @@ def test_rpcs_of_both_ends_are_counted_once_and_divided(both: Path) -> None:
 
 
 def test_the_division_is_near_that_of_the_packets(both: Path) -> None:
-    import duckdb
-
-    with duckdb.connect() as database:
+    with database() as opened:
         query = f"SELECT budget, duration_ns FROM '{both}/_summary/ends.*.parquet' ORDER BY start_time_ns"
-        told = database.execute(query).fetchall()
+        told = opened.execute(query).fetchall()
     packets = rpc_budgets([[recorded(SLOW)], [recorded("rtt205-go-16000.server.pcap")]])
     assert all(sum(budget.values()) == duration for budget, duration in told)
     for name, place in (("network_up", -2), ("network_down", -1)):
         assert sum(budget[name] for budget, _ in told) == pytest.approx(packets.budgets[:, place].sum(), rel=0.01)
 
 
-def test_the_commands_open_the_finding(both: Path) -> None:
-    (command,) = report(str(both)).causes[0].worst.commands
+def test_the_commands_open_the_finding(of_both: Report) -> None:
+    (command,) = of_both.causes[0].worst.commands
     opened = run_here(*shlex.split(command)[1:])
     assert opened.code == 0
     assert "congestion_window" in opened.text
@@ -134,20 +135,20 @@ def test_the_report_is_text_and_json(both: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 100, 160])
-def test_no_column_is_cut(both: Path, shop: str, width: int) -> None:
-    for dataset, name, share in ((str(both), "lab.v1.Lab ", "50%"), (shop, "shop.v1.Pay ", "59%")):
-        text = render(report(dataset), width=width)
+def test_no_column_is_cut(of_both: Report, of_shop: Report, width: int) -> None:
+    for found, name, share in ((of_both, "lab.v1.Lab ", "50%"), (of_shop, "shop.v1.Pay ", "59%")):
+        text = render(found, width=width)
         lines = [line for line in text.splitlines() if "grpcdiag " not in line]
         assert max(map(len, lines)) <= width
         (row,) = (line for line in lines if line.startswith((f" {name}", f"  {name}")))
         assert row.rstrip().endswith(f"{share} congestion_window")
-        assert "failed" in text or dataset == str(both) or width < 110
+        assert "failed" in text or found == of_both or width < 110
 
 
-def test_the_page_shows_the_same_and_loads_nothing(both: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_same_and_loads_nothing(both: Path, of_both: Report, tmp_path: Path) -> None:
     fleet("report", str(both), "--html", "-o", str(tmp_path / "report.html"))
     page = (tmp_path / "report.html").read_text()
-    told = report(str(both))
+    told = of_both
     for text in (told.answers.who, told.answers.why, "slow-start-after-idle", "web-1 → db-1:50051", "103 ms"):
         assert escape(text) in page
     assert "default-src 'none'" in page
@@ -159,8 +160,8 @@ def test_the_page_shows_the_same_and_loads_nothing(both: Path, tmp_path: Path) -
     fleet("report", str(both), "--html", "--json", code=2)
 
 
-def test_names_do_not_act_in_the_page(both: Path) -> None:
-    found = report(str(both))
+def test_names_do_not_act_in_the_page(of_both: Report) -> None:
+    found = of_both
     bad = "<script>alert(1)</script>\x1b[31m\u202e"
     hostile = replace(
         found,
@@ -183,15 +184,16 @@ def test_names_do_not_act_in_the_page(both: Path) -> None:
 
 def test_names_do_not_act_in_the_page_of_changes(both: Path) -> None:
     bad = "<script>alert(1)</script>\x1b[31m\u202e"
-    found = against(report(str(both), None), replace(report(str(both), None), dataset=bad, methods=()))
+    every = report(str(both), None)
+    found = against(every, replace(every, dataset=bad, methods=()))
     hostile = replace(found, methods=(replace(found.methods[0], name=bad),))
     page = html.render_against(hostile)
     assert page.count("<script") == 1 and "\x1b" not in page and "\u202e" not in page
     assert page.count("&lt;script&gt;") == 2
 
 
-def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
-    found = report(str(both))
+def test_a_page_of_long_time_has_columns_to_its_measure(of_both: Report) -> None:
+    found = of_both
     slot = found.slots[0]
     many = tuple(replace(slot, time_ns=slot.time_ns + k * 300_000_000_000) for k in (0, 1, 7, 5_000))
     page = html.render(replace(found, slots=many))
@@ -207,8 +209,18 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(dataset)
 
 
-def test_the_three_questions_have_answers(shop: str) -> None:
-    told = report(shop).answers
+@pytest.fixture(scope="module")
+def of_shop(shop: str) -> Report:
+    return report(shop)
+
+
+@pytest.fixture(scope="module")
+def all_of_shop(shop: str) -> Report:
+    return report(shop, None)
+
+
+def test_the_three_questions_have_answers(of_shop: Report) -> None:
+    told = of_shop.answers
     assert told.who.startswith("/shop.v1.Pay/List3 was blocked longest")
     assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
     assert told.since and "congestion_window changed most" in told.since
@@ -235,8 +247,8 @@ def test_most_of_a_method_is_from_a_pair_only_if_it_must_be(others: int, told: b
     assert ("most of it from a -> b" in said.who) == told
 
 
-def test_intervals_without_rpcs_are_blank(both: Path) -> None:
-    found = report(str(both))
+def test_intervals_without_rpcs_are_blank(of_both: Report) -> None:
+    found = of_both
     slots = tuple(replace(found.slots[0], time_ns=k * 300_000_000_000) for k in (0, 1, 4))
     (line,) = (line for line in render(replace(found, slots=slots)).splitlines() if line.startswith("  all "))
     assert "  all     ██  █  " in line
@@ -245,9 +257,9 @@ def test_intervals_without_rpcs_are_blank(both: Path) -> None:
     assert f"  all     █{' ' * 58}█" in line or f"  all     █{' ' * 59}█" in line
 
 
-def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str) -> None:
+def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str, all_of_shop: Report) -> None:
     names = [loser.name for loser in report(shop, 2).methods]
-    every = report(shop, None).methods
+    every = all_of_shop.methods
     assert "/shop.v1.Pay/List3" in names
     assert max(every, key=lambda one: (one.duration_ns, one.name)).name in names
 
@@ -280,8 +292,8 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert "no mean time per RPC differs by more than 10 %" in same and "<h2>Methods</h2>" not in same
 
 
-def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
-    found = report(shop)
+def test_many_rpcs_tell_who_why_and_since_when(of_shop: Report) -> None:
+    found = of_shop
     assert found.rpcs == 100_000
     assert found.services[0].name == "shop.v1.Pay" and found.methods[0].name == "/shop.v1.Pay/List3"
     change = found.methods[0].since
@@ -311,17 +323,20 @@ def test_what_is_no_dataset_is_told(tmp_path: Path) -> None:
 PAGE = REPOSITORY / "docs" / "fleet.md"
 
 
-@pytest.mark.parametrize("number", range(len(re.findall(r"```sql", PAGE.read_text()))))
-def test_the_queries_of_the_page_run(both: Path, tmp_path: Path, number: int) -> None:
-    """Also when the dataset is compacted."""
-    import duckdb
+@pytest.fixture(scope="module")
+def compacted(both: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    dataset = shutil.copytree(both, tmp_path_factory.mktemp("compacted") / "dataset")
+    fleet("compact", str(dataset), "--finished")
+    return dataset
 
+
+@pytest.mark.parametrize("number", range(len(re.findall(r"```sql", PAGE.read_text()))))
+def test_the_queries_of_the_page_run(both: Path, compacted: Path, number: int) -> None:
+    """Also when the dataset is compacted."""
     query = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)[number]
-    shutil.copytree(both, tmp_path / "compacted")
-    fleet("compact", str(tmp_path / "compacted"), "--finished")
-    with duckdb.connect() as database:
-        rows = database.execute(query.replace("dataset/", f"{both}/")).fetchall()
-        assert rows and database.execute(query.replace("dataset/", f"{tmp_path}/compacted/")).fetchall() == rows
+    with database() as opened:
+        rows = opened.execute(query.replace("dataset/", f"{both}/")).fetchall()
+        assert rows and opened.execute(query.replace("dataset/", f"{compacted}/")).fetchall() == rows
 
 
 @pytest.mark.parametrize("number", range(len(re.findall(r"```python\nimport", PAGE.read_text()))))
@@ -395,21 +410,21 @@ def test_rpcs_that_a_missing_file_cuts_have_not_failed(tmp_path: Path, missing: 
         for some in groups:
             for piece in some:
                 shutil.copy(piece, tmp_path / name / "web-1" / piece.name)
-            assert command_code(tmp_path / name, tmp_path / f"{name}.dataset") in (0, 4)
+            assert share_code(tmp_path / name, tmp_path / f"{name}.dataset") in (0, 4)
         found = report(str(tmp_path / f"{name}.dataset"))
         assert found.rpcs and not found.failed_rpcs and found.answers.fails is None
 
 
-def command_code(captures: Path, dataset: Path) -> int:
-    """The exit code of `fleet analyze`: 4 as long as no file has RPCs."""
+def share_code(captures: Path, dataset: Path) -> int:
+    """The exit code of a share of the work that is all of it: 4 as long as no file has RPCs."""
     with patch("grpcdiag.fleet.engines.engine", lambda *_: Inline()):
-        return CliRunner().invoke(app, ["fleet", "analyze", str(captures), "-o", str(dataset)]).exit_code
+        return run_here("fleet", "analyze", str(captures), "-o", str(dataset), "--shard", "0/1").code
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_the_headline_does_not_depend_on_the_rows_listed(shop: str, most: int) -> None:
+def test_the_headline_does_not_depend_on_the_rows_listed(shop: str, all_of_shop: Report, most: int) -> None:
     """Also where the method that was blocked longest is not the one that takes most time."""
-    assert report(shop, most).answers == report(shop, None).answers
+    assert report(shop, most).answers == all_of_shop.answers
 
 
 def test_one_row_is_enough_for_both_methods_of_the_headline(tmp_path: Path) -> None:
