@@ -231,5 +231,5 @@ def change_sums(dataset: Path, replaced: str) -> None:
         for path in (dataset / "totals").rglob("*.parquet"):
             opened.execute(f"CREATE OR REPLACE TEMP TABLE read AS FROM '{path}'")
             opened.execute(f"COPY (SELECT * REPLACE ({replaced}) FROM read) TO '{path}'")
-    shutil.rmtree(dataset / "_summary")
+    shutil.rmtree(dataset / "_summary", ignore_errors=True)
     summary.write(str(dataset), catalog.read_contents(str(dataset)))
