@@ -18,10 +18,8 @@ from urllib.request import Request, urlopen
 
 import duckdb
 import pytest
-from support import REPOSITORY, recorded
-from typer.testing import CliRunner
+from support import REPOSITORY, invoke, recorded
 
-from grpcdiag.cli import app
 from grpcdiag.fleet.dataset import catalog, summary
 from grpcdiag.fleet.dataset.catalog import TABLES
 from grpcdiag.fleet.engines import Work
@@ -152,7 +150,7 @@ def fleet(*arguments: str, code: int = 0, processes: bool = False) -> tuple[str,
         got = running.returncode
     else:
         with patch("grpcdiag.fleet.engines.engine", lambda *_: Inline()):
-            done = CliRunner().invoke(app, ["fleet", *arguments], catch_exceptions=False)
+            done = invoke(["fleet", *arguments], catch_exceptions=False)
         out, err, got = done.stdout, done.stderr, done.exit_code
     assert got == code, err
     assert "Traceback" not in err

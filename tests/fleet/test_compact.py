@@ -209,6 +209,27 @@ def test_a_command_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: P
     assert max(killed) >= 20 and len(killed) >= 10 and len(told) == 2
 
 
+def test_a_command_that_fails_on_its_way_is_made_good_by_the_next() -> None:
+    """Errors leave the command by its own way out, which a killed one has not; the next one writes the summary, too."""
+    growing = in_parts(pieces=3)
+    rows, lying = published(growing.dataset), contents(Path(growing.dataset), ["rpcs"])
+    commits: list[str] = []
+
+    def fail(kind: str) -> None:
+        commits.extend([kind] if kind == "commit" else [])
+        if len(commits) == 3:
+            raise ZeroDivisionError("of no part of the command")
+
+    with before_changes(fail), pytest.raises(ZeroDivisionError):
+        run.compact(growing.dataset, finished=True)
+    assert published(growing.dataset) == rows
+    run.compact(growing.dataset, finished=True)
+    assert published(growing.dataset) == rows
+    assert contents(Path(growing.dataset), ["rpcs"]) == lying
+    assert not batches.read(growing.dataset).moved
+    assert summary.written(growing.dataset, catalog.read_contents(growing.dataset))
+
+
 def vars_of(dataset: str) -> dict[str, Any]:
     shutil.rmtree(Path(dataset) / "_summary", ignore_errors=True)  # which may be that of before
     found = report(dataset)
