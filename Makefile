@@ -91,7 +91,7 @@ test-crate:
 	$(CARGO_TEST)
 
 test-python: dev
-	PYTHONHASHSEED=0 $(BIN)/pytest -n 4 tests # four, for some wait; the same generated examples everywhere
+	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
 SLOW := analyzer/test_damaged_recordings analyzer/test_disk_columns reports/test_filters reports/test_html_browser
