@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import inspect
 import itertools
 import operator
@@ -22,8 +21,8 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from generating import command_line, consoles, examples, json_schema, rooms
 
 from grpcdiag.analyzer import _core, tables
-from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
-from grpcdiag.analyzer.model.detector import Detector
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.model.detector import HEADINGS, Detector
 
 DOCS = Path(__file__).resolve().parent
 SHARE = DOCS / "man" / "data" / "share"
@@ -49,7 +48,7 @@ def finding_page(detector: Detector) -> str:
         lines += ["", f"## {heading}", "", text]
         if heading == HEADINGS[0]:
             lines += ["", "## Example", "", *examples.example(detector)]
-    lines += ["", "## Limits", "", *limits_table(name)]
+    lines += ["", "## Limits", "", *limits_table(detector)]
     return "\n".join(lines) + "\n"
 
 
@@ -62,12 +61,11 @@ def finding_parts(detector: Detector) -> tuple[str, list[tuple[str, str]]]:
     return parts[0].strip(), sections
 
 
-def limits_table(module_name: str) -> Iterator[str]:
+def limits_table(detector: Detector) -> Iterator[str]:
     """The thresholds of a detector."""
-    module = importlib.import_module(f"grpcdiag.analyzer.detectors.{module_name}")
     yield from ("| limit | value | meaning |", "| --- | --- | --- |")
-    for name, text in attribute_docs(module.Limits).items():
-        yield f"| `{name}` | {getattr(module.Limits(), name)} | {text} |"
+    for name, text in attribute_docs(type(detector.limits)).items():
+        yield f"| `{name}` | {getattr(detector.limits, name)} | {text} |"
 
 
 def attribute_docs(owner: type) -> dict[str, str]:

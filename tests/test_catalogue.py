@@ -20,9 +20,9 @@ from grpcdiag.analyzer import detectors
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
+from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.model.detector import Detector
+from grpcdiag.analyzer.model.detector import HEADINGS, Detector
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
 
 sys.path.append(str(REPOSITORY / "docs"))

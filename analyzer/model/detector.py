@@ -1,12 +1,22 @@
 """How a detector's finding relates to other findings, and what it counts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
 from ..tables import Tables
 from .analysis import Analysis
 from .finding import Finding, Skipped
+
+HEADINGS = (
+    "What it finds",
+    "How it is decided",
+    "When it cannot tell",
+    "What would refute it",
+    "What to do",
+    "References",
+)
+"""The sections of every detector's docstring, in this order."""
 
 
 class About(Struct, frozen=True, eq=False):
@@ -53,3 +63,8 @@ class Detector(Struct, frozen=True, eq=False):
     """How its finding is treated."""
     limits: Struct
     """Its default limits."""
+
+
+def find_detector(detectors: Iterable[Detector], finding: str) -> Detector | None:
+    """Find the detector of a finding id."""
+    return next((detector for detector in detectors if detector.id == finding), None)

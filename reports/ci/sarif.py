@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ...analyzer import _core
-from ...analyzer.detectors import by_id
+from ...analyzer.detectors import DETECTORS
 from ...analyzer.model.analysis import Analysis
+from ...analyzer.model.detector import find_detector
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import safe
 from ..compare.comparison import Comparison
@@ -57,7 +58,7 @@ def _write(results: Sequence[dict[str, Any]], notes: Iterable[str]) -> str:
 
 
 def _describe_rule(name: str) -> dict[str, Any]:
-    detector = by_id(name)
+    detector = find_detector(DETECTORS, name)
     if detector is None:
         return {"id": name, "shortDescription": {"text": "A rule of --fail-on is met"}}
     short = {"text": detector.page.strip().partition("\n")[0]}

@@ -12,8 +12,8 @@ import pytest
 from support import recorded, run_here
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import DETECTORS, MOST_FACTOR, change_limits
-from grpcdiag.analyzer.model.limits import CHANGED, LimitError
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.model.limits import CHANGED, MOST_FACTOR, LimitError, change_limits
 
 ERRORS, TLS, KEYS = recorded("rpc-errors.pcap"), recorded("tls13-go.pcap"), recorded("tls13-go.keys")
 
@@ -150,7 +150,9 @@ def test_extreme_limits_break_no_detector(name: str) -> None:
             for factor in (MOST_FACTOR, 1 / MOST_FACTOR):
                 try:
                     least = 1 if isinstance(default, int) else 0.0
-                    changed = change_limits(detector.id, {limit: max(type(default)(default * factor), least)})
+                    changed = change_limits(
+                        DETECTORS, detector.id, {limit: max(type(default)(default * factor), least)}
+                    )
                 except (LimitError, TypeError):  # of an integer below 1,000, of a limit that is no number
                     continue
                 token = CHANGED.set({detector.id: changed})

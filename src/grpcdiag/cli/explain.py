@@ -19,13 +19,14 @@ def command(
     ] = None,
 ) -> None:
     """Explain a finding: how it is decided, what would refute it, settings that change it, references."""
-    from ..analyzer.detectors import DETECTORS, by_id
+    from ..analyzer.detectors import DETECTORS
+    from ..analyzer.model.detector import find_detector
 
     if finding is None:
         width = max(len(detector.id) for detector in DETECTORS)
         write("".join(f"{one.id:<{width}}  {one.page.strip().splitlines()[0]}\n" for one in DETECTORS), None)
         return
-    detector = by_id(finding)
+    detector = find_detector(DETECTORS, finding)
     if detector is None:
         ids = [one.id for one in DETECTORS]
         fail(f"no finding has the id {finding!r}; {suggest(finding, ids, 'grpcdiag explain lists all')}", 2)

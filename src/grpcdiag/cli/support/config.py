@@ -173,11 +173,11 @@ def _make_limits(settings: Settings) -> dict[str, Struct]:
     """Make the limits of the detectors that the file changes. Raises ConfigError."""
     if not settings.limits:
         return {}
-    from ...analyzer.detectors import change_limits
-    from ...analyzer.model.limits import LimitError
+    from ...analyzer.detectors import DETECTORS
+    from ...analyzer.model.limits import LimitError, change_limits
 
     try:
-        return {name: change_limits(name, values) for name, values in settings.limits.items()}
+        return {name: change_limits(DETECTORS, name, values) for name, values in settings.limits.items()}
     except LimitError as error:
         advice = f": {error.name[:80]!r}; {suggest(error.name[:80], error.known)}" if error.known else ""
         raise ConfigError(f"limits: {error}{advice}") from None
