@@ -182,9 +182,9 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
     unread = tuple(one for one in tls.find_facts(tables) if not one.is_unfinished)
     mine = [one.connection for one in unread if one.may_be_grpc]
     if mine:
-        from .detectors import _encrypted
+        from . import encrypted
 
-        answers += _encrypted.detect(tables, mine)
+        answers += encrypted.detect(tables, mine)
     findings = verdict.link_findings([answer for answer in answers if isinstance(answer, Finding)], ABOUTS)
     reason = f"No gRPC traffic was found: {figures.why_no_grpc(tables)}."
     return Analysis(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 from support import REPOSITORY
+
+from grpcdiag.analyzer import detectors
 
 sys.path.append(str(REPOSITORY / "docs"))
 from generating.rooms import LAYERS, list_files, list_imports, read_arrows
@@ -21,21 +23,26 @@ ARROWS = {
     "analyzer.model": "_core analyzer.tables",
     "analyzer.summary": "_core analyzer.tables analyzer.model",
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
-    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.software": "analyzer.model",
+    "analyzer.facts": "_core analyzer.tables analyzer.model analyzer.summary analyzer.software",
+    "analyzer.families": "analyzer.tables analyzer.model analyzer.summary analyzer.software analyzer.facts",
+    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary analyzer.software analyzer.facts "
+    "analyzer.families",
+    "analyzer.encrypted": "analyzer.tables analyzer.model analyzer.software analyzer.facts analyzer.detectors",
     "analyzer.sidecar": "_core analyzer.tables analyzer.model analyzer.decode",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
-    "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.facts "
     "analyzer.selection",
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
-    "analyzer.sidecar analyzer.selection analyzer.hops",
+    "analyzer.encrypted analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.live": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
-    "analyzer.detectors analyzer.sidecar analyzer.analysis",
+    "analyzer.sidecar analyzer.analysis",
     "files": "interruption",
     "capture.tracer": "",
     "capture": "_core analyzer.decode analyzer.sidecar capture.tracer files",
@@ -123,6 +130,41 @@ def test_the_walk_finds_imports() -> None:
         list_imports("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
     )
     assert len(FILES) > 20
+
+
+DETECTORS = LAYERS["analyzer"] / "detectors"
+ENCRYPTED = LAYERS["analyzer"] / "encrypted.py"
+"""Judges connections by the same findings as detectors, with their ids and limits."""
+
+
+def names_of_detectors(names: Iterable[str]) -> set[str]:
+    """Of names that a file imports those of the folder of detectors."""
+    return {name for name in names if name.startswith("grpcdiag.analyzer.detectors")}
+
+
+def test_a_detector_imports_no_other_one_and_no_helper() -> None:
+    """What several detectors need is in analyzer/facts, analyzer/software or analyzer/families."""
+    files = [path for path in DETECTORS.rglob("*.py") if path != DETECTORS / "__init__.py"]
+    assert {path.name for path in files if names_of_detectors(list_imports("analyzer", path))} == set()
+    assert {path.stem for path in files} == {one.id.replace("-", "_") for one in detectors.DETECTORS}
+
+
+def test_others_know_of_detectors_only_their_list() -> None:
+    others = {
+        path: names_of_detectors(list_imports(layer, path))
+        for layer, path in list_files()
+        if DETECTORS not in path.parents
+    }
+    docs = [path for path in (REPOSITORY / "docs").rglob("*.py") if "man" not in path.parts]
+    others |= {path: names_of_detectors(list_absolute_imports(path)) for path in docs}
+    assert len(others.pop(ENCRYPTED)) > 1
+    assert set().union(*others.values()) == {"grpcdiag.analyzer.detectors.DETECTORS"}
+
+
+def list_absolute_imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @pytest.mark.parametrize("path", sorted(LAYERS["reports"].rglob("*.py")), ids=lambda path: path.name)

@@ -51,12 +51,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import draining, evidence, failures, hosts, ratings, software_at
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Mask, Tables
-from . import _draining, _failures, _shared
+from ..tables.grouping import distinct
 
 ID = "abrupt-goaway"
 
@@ -75,7 +76,7 @@ ABOUT = About(
 )
 
 
-class Limits(_draining.Alike, frozen=True, eq=False):
+class Limits(draining.Alike, frozen=True, eq=False):
     few: int = 3
     """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
     warning_share: float = 0.01
@@ -88,7 +89,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all connections that servers ended abruptly."""
     if not len(tables.goaways.packet) or not len(tables.failures.rpc):
         return
-    refused = _draining.find_refused(tables)
+    refused = draining.find_refused(tables)
     lost = _find_lost(tables)
     if len(refused) or len(lost):
         yield _make_finding(tables, refused, lost, limits)
@@ -99,30 +100,30 @@ def _find_lost(tables: Tables) -> Ints:
 
     A server that sent one before gave notice: its grace was too short, which is `connection-closed-early`.
     """
-    c, rpcs, noticed = tables.connections, tables.rpcs, _draining.find_notices(tables)
+    c, rpcs, noticed = tables.connections, tables.rpcs, draining.find_notices(tables)
     fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
-    rows = _failures.failed(tables).rpc.astype(np.int64)
+    rows = failures.failed(tables).rpc.astype(np.int64)
     rows = rows[np.flatnonzero(fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows))]
-    return rows[~_draining.mark_refused(tables, rows)]
+    return rows[~draining.mark_refused(tables, rows)]
 
 
 def _ended_with_connection(tables: Tables, rows: Ints) -> Mask:
     rpcs = tables.rpcs
     ends = rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
-    closed: Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
+    closed: Mask = (rpcs.status[rows] == failures.UNAVAILABLE) & (
         ends >= tables.connections.closed_time_ns[rpcs.connection[rows]]
     )
-    closed &= rpcs.status_source[rows] == _failures.CONNECTION
+    closed &= rpcs.status_source[rows] == failures.CONNECTION
     return closed
 
 
 def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> Finding:
     rpcs, everything = tables.rpcs, tables.rpc_count
     rows = np.r_[refused, lost]
-    connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
-    server = _shared.name_hosts(tables, connections, 1)
+    connections = tuple(distinct(rpcs.connection[rows]).tolist())
+    server = hosts.name_hosts(tables, connections, 1)
     again, late = _count_again(tables, refused, limits), int(_mark_late(tables, refused).sum())
-    drained = _draining.find_drained(tables, limits)
+    drained = draining.find_drained(tables, limits)
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
@@ -137,8 +138,8 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             else f"{goaway}: {calls} refused, {len(lost):,} lost"
         ),
         severity=_rate_severity(len(refused), len(lost), everything, limits),
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _failures.methods_of(tables, rows.astype(np.uint32))),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(connections, failures.methods_of(tables, rows.astype(np.uint32))),
         metrics={
             "connections": len(connections),
             "refused_rpcs": len(refused),
@@ -149,7 +150,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
-        evidence=tuple(e for c in connections[: _shared.EXAMPLES] for e in _show_connection(tables, c, rows)),
+        evidence=tuple(e for c in connections[: evidence.EXAMPLES] for e in _show_connection(tables, c, rows)),
         explanation=" ".join(
             [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
         ),
@@ -159,7 +160,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
         ),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
         verdict=(
-            f"{_shared.name_hosts(tables, connections, 0)} began {calls} on {ended} after the server's GOAWAY, which "
+            f"{hosts.name_hosts(tables, connections, 0)} began {calls} on {ended} after the server's GOAWAY, which "
             f"refused them: the client must connect again; {safe}."
             if late == len(rows)
             else f"{server} ended {ended} with {goaway}. It {what}. {_advise(drained)}; {safe}."
@@ -167,7 +168,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     )
 
 
-def _advise(drained: _draining.Drained | None) -> str:
+def _advise(drained: draining.Drained | None) -> str:
     """Say what to do first: raise a limit on requests if there is one, for no shutdown ended the connections."""
     if drained and drained.requests:
         return drained.advise().removesuffix(".")
@@ -176,13 +177,13 @@ def _advise(drained: _draining.Drained | None) -> str:
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return _failures.severity_of_loss(lost, everything, limits)
+        return failures.severity_of_loss(lost, everything, limits)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 
 def _mark_late(tables: Tables, rows: Ints) -> Mask:
     """Mark calls that began a round trip or more after the server's first GOAWAY, which their client had then."""
-    rpcs, noticed = tables.rpcs, _draining.find_notices(tables)
+    rpcs, noticed = tables.rpcs, draining.find_notices(tables)
     on = rpcs.connection[rows]
     trip = tables.connections.min_rtt_ns[on]
     return (trip >= 0) & (rpcs.start_time_ns[rows] - np.maximum(trip, 0) >= noticed[on])
@@ -190,8 +191,8 @@ def _mark_late(tables: Tables, rows: Ints) -> Mask:
 
 def _is_announced(tables: Tables, connections: tuple[int, ...]) -> bool:
     """Check whether a server sent its last GOAWAY a round trip or more after its first one."""
-    noticed, trips = _draining.find_notices(tables), tables.connections.min_rtt_ns
-    last = _draining.find_last_goaways(tables)
+    noticed, trips = draining.find_notices(tables), tables.connections.min_rtt_ns
+    last = draining.find_last_goaways(tables)
     return any(tables.goaways.time_ns[last[one]] - noticed[one] >= max(trips[one], 1) for one in connections)
 
 
@@ -199,7 +200,7 @@ def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
     """Count calls of the same client and method that began elsewhere soon after a refused one's GOAWAY, each once."""
     rpcs, c = tables.rpcs, tables.connections
     drained = np.full(len(c.rpcs), np.iinfo(np.int64).max)
-    for connection, goaway in _draining.find_last_goaways(tables).items():
+    for connection, goaway in draining.find_last_goaways(tables).items():
         drained[connection] = tables.goaways.time_ns[goaway]
     kind, ended = c.client_ip[rpcs.connection].astype(np.int64) << 32 | rpcs.method, drained[rpcs.connection]
     later = np.flatnonzero(np.isin(kind, kind[refused]) & (rpcs.start_time_ns < ended))
@@ -217,7 +218,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
     parts = []
     if len(refused):
         first = int(tables.rpcs.connection[refused[0]])
-        goaway = _draining.find_last_goaways(tables)[first]
+        goaway = draining.find_last_goaways(tables)[first]
         on = int((tables.rpcs.connection[refused] == first).sum())
         above, all_refused = count(on, "call"), count(len(refused), "call")
         parts.append(
@@ -243,11 +244,11 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -
 
 
 def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
-    g, goaway = tables.goaways, _draining.find_last_goaways(tables)[connection]
+    g, goaway = tables.goaways, draining.find_last_goaways(tables)[connection]
     what = f"GOAWAY NO_ERROR of the server on connection {connection}, last stream {g.last_stream[goaway]}"
-    yield _shared.show_packet(g, "packet", goaway, what)
+    yield evidence.show_packet(g, "packet", goaway, what)
     mine = rows[tables.rpcs.connection[rows] == connection]
-    yield _failures.began(tables, int(mine[-1]))
+    yield failures.began(tables, int(mine[-1]))
 
 
 _TWO_STEPS = "server: two GOAWAYs, then waits for open calls"
@@ -262,4 +263,4 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...], *, all_late: bo
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
     if all_late:
         return (Remedy("application", "new calls on a new connection", "client: as soon as it has the GOAWAY"), retry)
-    return (*_failures.seen_first(tables, connections, 1, stop), retry)
+    return (*software_at.seen_first(tables, connections, 1, stop), retry)

@@ -64,26 +64,32 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, draining, retries, software_at, timeouts
+from ..facts import failures as common
+from ..facts.evidence import EXAMPLES
+from ..facts.failures import Failed
+from ..facts.hosts import name_hosts
+from ..facts.ratings import lower, quality_allows
+from ..facts.software_at import recognise_end
+from ..facts.vantage import reaction_ns
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..software import connection_ends
+from ..software.recognise import C_CORE, is_of
 from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
-from . import _draining, _figures, _retries, _timers
-from . import _failures as common
-from ._failures import Failed
-from ._shared import EXAMPLES, distinct, lower, name_hosts, quality_allows, reaction_ns
-from ._software import C_CORE, is_of, recognise_end
+from ..tables.grouping import distinct
 
 ID = "cancelled"
 ABOUT = About(
     example="recorded/lab/cancelled.pcap",
-    figure=_figures.statuses("CANCELLED"),
+    figure=contradictions.statuses("CANCELLED"),
     caused_by=("message-too-large", "peer-unreachable", "idle-connection-cut", "mtu-black-hole", "keepalive-timeout"),
 )
 
 
-class Limits(_timers.OneTimer, frozen=True, eq=False):
+class Limits(timeouts.OneTimer, frozen=True, eq=False):
     early_share: float = 0.05
     """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
@@ -104,9 +110,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
-    if len(refused := _draining.find_refused_with_error(tables)):
+    if len(refused := draining.find_refused_with_error(tables)):
         given_up &= ~np.isin(rows.rpc, refused)
-    given_up &= ~_draining.mark_refused(tables, rows.rpc.astype(np.int64))
+    given_up &= ~draining.mark_refused(tables, rows.rpc.astype(np.int64))
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
@@ -156,11 +162,11 @@ class _Cancels(Struct, frozen=True, eq=False):
 
 
 def _sort_out(tables: Tables, rows: Failed, limits: Limits) -> _Cancels:
-    hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
-    unclear = _retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
+    hedged = retries.mark_hedged(tables, rows.rpc.astype(np.int64))
+    unclear = retries.mark_unclear(tables, rows.rpc.astype(np.int64)) & ~hedged
     refused = _mark_refused(rows)
     others = rows.where(~(hedged | unclear | refused))
-    same_time = _timers.is_one_timer(tables, others.rpc, limits)
+    same_time = timeouts.is_one_timer(tables, others.rpc, limits)
     reason = _find_reason(tables, others, limits) if same_time else ""
     shut = _are_shut_down(tables, others)
     timer = same_time and not reason and not shut
@@ -234,7 +240,7 @@ def _are_shut_down(tables: Tables, rows: Failed) -> bool:
     """Check whether servers reset these RPCs right before they closed the connections, after GOAWAY."""
     ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     by_server = rows.source == common.SERVER_RESET
-    return bool(len(rows) and (by_server & _draining.mark_shut_down(tables, rows.rpc, ends)).all())
+    return bool(len(rows) and (by_server & draining.mark_shut_down(tables, rows.rpc, ends)).all())
 
 
 def _sort_like_timer(rows: Failed) -> Failed:
@@ -411,7 +417,7 @@ def _list_remedies(tables: Tables, found: _Cancels) -> tuple[Remedy, ...]:
         return (_LOG,)
     if found.shut:
         on = common.connections_of(tables, found.rows.rpc)
-        return common.seen_first(tables, on, 1, _draining.list_shutdowns())
+        return software_at.seen_first(tables, on, 1, connection_ends.list_shutdowns())
     return (*_list_timers(tables, found), _STOP) if found.timer else (_STOP,)
 
 

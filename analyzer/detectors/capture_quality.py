@@ -51,13 +51,13 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts.evidence import FEW_EXAMPLES, show_packet
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS, may_have_rpcs, still_encrypted
 from ..tables import DIRECTIONS, Counts, Mask, Tables
-from ._shared import FEW_EXAMPLES, show_packet
 
 ID = "capture-quality"
 

@@ -53,24 +53,39 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import contradictions, hosts, methods, processes, ratings, threads
+from ..facts.turns import (
+    GapLimits,
+    Gaps,
+    Rows,
+    Turn,
+    find_losing,
+    find_with_gaps,
+    mark_costly,
+    mark_in_step,
+    mark_measurable,
+    measure_gaps,
+    measure_turns,
+    show_gaps,
+)
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _shared, _software, _threads, _turns, shared_connection
 
 ID = "client-idle-gap"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
-    figure=_figures.blocked_time("client"),
+    figure=contradictions.blocked_time("client"),
     side="client",
     caused_by=("cpu-quota", "processor-saturated", "lock-contention", "shared-connection"),
     whole_connections=True,
 )
 
 
-class Limits(_turns.GapLimits, frozen=True, eq=False):
+class Limits(GapLimits, frozen=True, eq=False):
     warning_share: float = 0.3
     """A warning from this share of the active time (heuristic: twice the share that is reported)."""
     critical_share: float = 0.6
@@ -79,15 +94,15 @@ class Limits(_turns.GapLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections that lose time; one as `info` when none does."""
-    rows = _turns.find_with_gaps(tables, limits.gaps)
+    rows = find_with_gaps(tables, limits.gaps)
     if not len(rows):
         return
-    turn = _turns.measure_turns(tables, rows)
-    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
-    explained = np.isin(rows, shared_connection.find_losing(tables, shared_connection.Limits()))
+    turn = measure_turns(tables, rows)
+    held = mark_in_step(turn, limits) & mark_measurable(tables, rows)
+    explained = np.isin(rows, find_losing(tables, GapLimits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
-    costs &= _turns.mark_costly(tables, turn, limits)
-    if costs.any() and (reason := _processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
+    costs &= mark_costly(tables, turn, limits)
+    if costs.any() and (reason := processes.lacks_processors(tables, rows[costs], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif costs.any():
         yield _make_finding(tables, rows[costs], limits, costs=True)
@@ -95,30 +110,30 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, rows[held], limits, costs=False)
 
 
-def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) -> Finding:
+def _make_finding(tables: Tables, rows: Rows, limits: Limits, *, costs: bool) -> Finding:
     worst = int(rows[np.argmax(tables.turns.idle_ns[rows])])
-    turn = _turns.measure_turns(tables, np.array([worst]))
-    seen, held, callers = _turns.measure_gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
-    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
-    client, gap = _shared.host(tables, worst, 0), duration(seen.p50_ns)
-    spent = _threads.read_idle(tables, rows)
+    turn = measure_turns(tables, np.array([worst]))
+    seen, held, callers = measure_gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
+    lost = min(total_ns(tables.turns.idle_ns[rows]), methods.rpc_time(tables)) if costs else None
+    client, gap = hosts.host(tables, worst, 0), duration(seen.p50_ns)
+    spent = threads.read_idle(tables, rows)
     return Finding(
         id=ID,
         title=f"The client leaves a connection with {callers} callers idle for {held:.0%} of the time",
-        severity=_shared.severity(held, limits.warning_share, limits.critical_share) if costs else "info",
-        confidence=_shared.lower("medium", _shared.quality_allows(tables)),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        severity=ratings.severity(held, limits.warning_share, limits.critical_share) if costs else "info",
+        confidence=ratings.lower("medium", ratings.quality_allows(tables)),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
-        share=None if lost is None else _shared.share_of_time(tables, lost),
+        share=None if lost is None else methods.share_of_time(tables, lost),
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst)),
+        evidence=tuple(show_gaps(tables, worst)),
         explanation=(
             f"{seen.count:,} times {client} had all responses, nothing was in flight in either direction, and it sent "
             f"nothing for about {gap}, although up to {callers} callers send in step on the connection. "
             f"That is {held:.0%} of the time from the first to the last message. Lengths of the gaps: {seen.classes}."
-            + _threads.explain_idle(spent)
+            + threads.explain_idle(spent)
         ),
-        remedies=_list_remedies(_shared.implementation(tables, worst, 0)),
+        remedies=_list_remedies(hosts.implementation(tables, worst, 0)),
         references=(
             "https://grpc.io/docs/guides/performance/",
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
@@ -130,7 +145,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     )
 
 
-def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:
+def _measure(tables: Tables, turn: Turn, seen: Gaps, connections: int) -> dict[str, int | float | str]:
     turns, row = tables.turns, int(turn.rows[0])
     idle = int(turns.idle_ns[row])
     return {
@@ -147,13 +162,13 @@ def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
                 "application", "a profile of the client while it runs", "shows what its gRPC threads do in the gaps"
             ),
             Remedy(
-                _software.C_CORE,
+                C_CORE,
                 "a CompletionQueue and a thread for each few callers; GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1",
                 "otherwise one queue or one connection serves all callers",
             ),

@@ -60,13 +60,14 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import attempts, evidence, hosts, icmp, lookups
+from ..facts.evidence import show_packet
+from ..facts.ratings import quality_allows
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration, safe
 from ..tables import Ints, Mask, Tables
-from ..tables.grouping import group_rows
-from . import _attempts, _icmp, _lookups, _shared
-from ._shared import distinct, quality_allows, show_packet
+from ..tables.grouping import distinct, group_rows
 
 ID = "connect-failure"
 ABOUT = About(
@@ -96,11 +97,11 @@ class _Group(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all attempts that failed, or about names that were not resolved."""
-    failures = _attempts.find_failures(tables, limits.unanswered_ns)
-    ports = _attempts.find_grpc_ports(tables)
+    failures = attempts.find_failures(tables, limits.unanswered_ns)
+    ports = attempts.find_grpc_ports(tables)
     if len(ports):
         ours = np.isin(tables.connections.server_port[failures.connection], ports)
-        failures = _attempts.Failures(failures.connection[ours], failures.kind[ours])
+        failures = attempts.Failures(failures.connection[ours], failures.kind[ours])
     groups = _group(tables, failures)
     if groups:
         yield _make_finding(tables, groups, limits)
@@ -108,7 +109,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield from _find_names(tables, limits)
 
 
-def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
+def _group(tables: Tables, failures: attempts.Failures) -> list[_Group]:
     """Group the failed attempts by server, way to fail and its words, the largest group first.
 
     What did not get through to the server, as to the first of several addresses, worked with the next that did.
@@ -117,10 +118,10 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
     works[failures.connection] = False
     worked, reached = (_find_last(tables, mask) for mask in (works, works | (tables.setups.syn_ack_packet > 0)))
-    for number, kind in enumerate(_attempts.KINDS):
+    for number, kind in enumerate(attempts.KINDS):
         rows = failures.connection[failures.kind == number]
         last = reached if kind in ("refused", "unreachable", "unanswered") else worked
-        for group in group_rows(_shared.number_servers(tables)[rows]).values():
+        for group in group_rows(hosts.number_servers(tables)[rows]).values():
             for mine in _divide_by_words(tables, kind, rows[group]):
                 later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
                 groups.append(_Group(kind, mine, bool(later)))
@@ -131,7 +132,7 @@ def _divide_by_words(tables: Tables, kind: str, rows: Ints) -> Iterator[Ints]:
     """Divide attempts to one server that failed in one way by what is said of them: who reported it, which alert."""
     words = dict[str, list[int]]()
     for row in rows.tolist():
-        words.setdefault(_attempts.describe(tables, row, kind), []).append(row)
+        words.setdefault(attempts.describe(tables, row, kind), []).append(row)
     yield from map(np.array, words.values())
 
 
@@ -168,14 +169,14 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         metrics={
             "attempts": len(rows),
             **{f"{kind}_attempts": n for kind, n in _count_kinds(groups).items()},
-            "servers": len(distinct(_shared.number_servers(tables)[rows])),
+            "servers": len(distinct(hosts.number_servers(tables)[rows])),
             "first_time_ns": int(c.first_time_ns[rows].min()),
             "last_time_ns": int(c.first_time_ns[rows].max()),
         },
         evidence=tuple(
             shown
             for group in groups[: limits.groups]
-            for row in group.rows[: _shared.EXAMPLES].tolist()
+            for row in group.rows[: evidence.EXAMPLES].tolist()
             for shown in _show(tables, row, group.kind)
         ),
         explanation=" ".join([*sentences, *last]) + later,
@@ -193,13 +194,13 @@ def _advise(tables: Tables, group: _Group) -> str:
         return "it closes what it accepts, as a proxy without a backend does: look in its log"
     if _is_unanswered_there(tables, group):
         return "the SYNs reached the capture point at that host, so look at its firewall and its queue of connections"
-    certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == _attempts.TLS_HELLO
+    certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == attempts.TLS_HELLO
     return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
 
 
 def _is_closed_now(tables: Tables, group: _Group) -> bool:
     """Check whether a server closes connections of clients that it served before, when they began in the same way."""
-    c, servers, begins = tables.connections, _shared.number_servers(tables), tables.setups.client_begins
+    c, servers, begins = tables.connections, hosts.number_servers(tables), tables.setups.client_begins
     first = int(group.rows[0])
     alike = (servers == servers[first]) & (begins == begins[first])
     return group.kind == "closed" and bool((alike & (c.rpcs > 0) & (c.first_time_ns < c.first_time_ns[first])).any())
@@ -213,12 +214,12 @@ def _is_closed_unasked(tables: Tables, group: _Group) -> bool:
 
 def _is_unanswered_there(tables: Tables, group: _Group) -> bool:
     """Check whether SYNs that got no answer had passed a capture point at the server."""
-    return group.kind == "unanswered" and _attempts.reached_server(tables, int(group.rows[0]))
+    return group.kind == "unanswered" and attempts.reached_server(tables, int(group.rows[0]))
 
 
 def _find_remedy(tables: Tables, group: _Group) -> Remedy:
     if _is_unanswered_there(tables, group):
-        return _attempts.UNANSWERED_THERE
+        return attempts.UNANSWERED_THERE
     stopped = _is_closed_now(tables, group) or _is_closed_unasked(tables, group)
     return _STOPPED if stopped else REMEDIES[group.kind]
 
@@ -227,14 +228,12 @@ _STOPPED = Remedy("application", "the log of the server, or of the proxy at its 
 
 
 def _count_kinds(groups: list[_Group]) -> dict[str, int]:
-    return {
-        kind: n for kind in _attempts.KINDS if (n := sum(len(group.rows) for group in groups if group.kind == kind))
-    }
+    return {kind: n for kind in attempts.KINDS if (n := sum(len(group.rows) for group in groups if group.kind == kind))}
 
 
 def _name(tables: Tables, group: _Group) -> str:
     row = int(group.rows[0])
-    return f"{tables.server(row)} {_attempts.describe(tables, row, group.kind)}"
+    return f"{tables.server(row)} {attempts.describe(tables, row, group.kind)}"
 
 
 def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
@@ -256,10 +255,10 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     c, s = tables.connections, tables.setups
     ends = f"{tables.client(row)} to {tables.server(row)}"
     yield show_packet(c, "first_packet", row, f"SYN of {ends}: connection {row}")
-    what = _attempts.describe(tables, row, kind)
+    what = attempts.describe(tables, row, kind)
     if kind == "unreachable":
-        for error in _icmp.find_errors(tables, row, 0, 0, too_big=False)[: _attempts.REPORTS]:
-            yield _icmp.show_error(tables, error, 0)
+        for error in icmp.find_errors(tables, row, 0, 0, too_big=False)[: attempts.REPORTS]:
+            yield icmp.show_error(tables, error, 0)
         return
     packet, time = {
         "refused": (s.reset_packet, s.reset_time_ns),
@@ -289,12 +288,12 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         ((asked.answer_packet > 0) & (asked.code > 0)) | ((asked.answer_packet == 0) & (waited >= limits.unanswered_ns))
     )
     rows = np.flatnonzero(lost)
-    other = tables.connections.server_port != _lookups.PORT
+    other = tables.connections.server_port != lookups.PORT
     if not len(rows) or other.any() or (kinds & ~lost).any():
         return
     names = list(dict.fromkeys(safe(tables.lookup_names[int(asked.name[row])]) for row in rows.tolist()))
     unanswered = int((asked.answer_packet[rows] == 0).sum())
-    missing = int((asked.code[rows] == _lookups.NO_SUCH_NAME).sum())
+    missing = int((asked.code[rows] == lookups.NO_SUCH_NAME).sum())
     shown = ", ".join(names[: limits.groups])
     words = (
         f"{count(len(rows), 'DNS question')} for {shown} gave no address: {missing:,} with no such name (NXDOMAIN), "
@@ -307,7 +306,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         confidence=quality_allows(tables),
         scope=Scope((), ()),
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
-        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: _shared.EXAMPLES].tolist()),
+        evidence=tuple(lookups.show_end(tables, row) for row in rows[: evidence.EXAMPLES].tolist()),
         explanation=f"{words}. No connection was opened.",
         remedies=(
             Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),

@@ -56,20 +56,22 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts.evidence import EXAMPLES
+from ..facts.hosts import host
+from ..facts.methods import methods_of_connections, rpc_time
+from ..facts.ratings import quality_allows, severity
+from ..facts.resets import may_be_foreign
+from ..facts.software_at import recognise_proxy, recognise_server, seen_first
+from ..facts.unanswered import mark_first_closings
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software.texts import find_meaning, make_remedy
+from ..software.timers import list_idle_limits, make_idle_timeout
 from ..summary.figures import HTTP2
 from ..tables import Codes, Counts, Ints, Mask, Tables, error_name
 from ..tables.durations import total_ns
-from ._failures import seen_first
-from ._known_texts import find_meaning, make_remedy
-from ._resets import may_be_foreign
-from ._shared import EXAMPLES, host, methods_of_connections, quality_allows, rpc_time, severity
-from ._software import recognise_proxy, recognise_server
-from ._timers import list_idle_limits, make_idle_timeout
-from ._unanswered import mark_first_closings
 
 ID = "connection-churn"
 

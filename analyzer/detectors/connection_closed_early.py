@@ -83,20 +83,24 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ..facts import breaches as http2_breaches
+from ..facts import draining, evidence, header_blocks, hosts, software_at, timeouts, vantage
+from ..facts import failures as common
+from ..facts.early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
+from ..facts.hosts import host
+from ..facts.ratings import lower, quality_allows
+from ..families import graceful_ends, idle_closes
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software import connection_ends, texts
 from ..summary import figures
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Tables, error_name
 from ..tables.durations import total_ns
-from ..tables.grouping import group_rows
-from . import _breaches, _draining, _graceful_end, _idle_closes, _known_texts, _metadata, _shared, _software, _timers
-from . import _failures as common
-from ._early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
-from ._shared import distinct, host, lower, quality_allows
+from ..tables.grouping import distinct, group_rows
 
-_TIMER = _timers.OneTimer()
+_TIMER = timeouts.OneTimer()
 _CHECKS: dict[Closer, str] = {
     "client": "Check whether its program ended or gave up waiting.",
     "server": "Check whether the server stopped or a proxy closed it.",
@@ -121,7 +125,7 @@ ABOUT = About(
 )
 
 
-class Limits(_graceful_end.Limits, frozen=True, eq=False):
+class Limits(graceful_ends.Limits, frozen=True, eq=False):
     drop_ns: int = 20_000_000
     """An end so soon after a GOAWAY, or bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
     timed_share: float = 0.10
@@ -137,11 +141,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     lost = _find_lost(tables)
     groups = group_rows(tables.rpcs.connection[lost])
     lost_on = {connection: tuple(lost[rows].tolist()) for connection, rows in groups.items()}
-    harmless = _draining.mark_answers_to_closes(tables) | _draining.mark_behind_final(tables)
-    errors = _draining.find_first_goaways(tables, (tables.goaways.code != 0) & ~harmless)
-    graceful = _draining.find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
+    harmless = draining.mark_answers_to_closes(tables) | draining.mark_behind_final(tables)
+    errors = draining.find_first_goaways(tables, (tables.goaways.code != 0) & ~harmless)
+    graceful = draining.find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
     early = sorted({*errors, *lost_on})
-    breaches = _breaches.find_breaches(tables)
+    breaches = http2_breaches.find_breaches(tables)
     ends = [
         _make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ()), breaches.get(c, ()), limits)
         for c in early
@@ -149,14 +153,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
     elif rows := _leave_out_refusing(tables, graceful):
-        yield _graceful_end.make_finding(tables, rows, limits, ID)
-    elif idle := _idle_closes.find_idle_closes(tables, limits):
-        yield _idle_closes.make_finding(tables, idle, ID)
+        yield graceful_ends.make_finding(tables, rows, limits, ID)
+    elif idle := idle_closes.find_idle_closes(tables, limits):
+        yield idle_closes.make_finding(tables, idle, ID)
 
 
 def _leave_out_refusing(tables: Tables, graceful: dict[int, int]) -> list[int]:
     """List the GOAWAYs of connections on which they refused no call."""
-    refusing = set(tables.rpcs.connection[_draining.find_refused(tables)].tolist()) if graceful else set()
+    refusing = set(tables.rpcs.connection[draining.find_refused(tables)].tolist()) if graceful else set()
     return sorted(row for connection, row in graceful.items() if connection not in refusing)
 
 
@@ -174,9 +178,9 @@ def _find_lost(tables: Tables) -> Counts:
     whole = unread == 0
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
-    seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
+    seen &= ~draining.mark_refused(tables, rpc.astype(np.int64))
     ended = rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)]
-    return distinct(np.r_[ended, _draining.find_refused_with_error(tables)]).astype(np.uint32)
+    return distinct(np.r_[ended, draining.find_refused_with_error(tables)]).astype(np.uint32)
 
 
 def _make_end(
@@ -187,12 +191,12 @@ def _make_end(
     graceful = goaway >= 0 and not failed
     said = int(tables.goaways.time_ns[goaway]) if goaway >= 0 else -1
     # a client that closes as soon as a GOAWAY reaches it acts on that
-    within = [int(_shared.reaction_ns(tables, connection, one, limits.drop_ns)) for one in (0, 1)]
+    within = [int(vantage.reaction_ns(tables, connection, one, limits.drop_ns)) for one in (0, 1)]
     drops = graceful and by == 0 and 0 <= closed - said <= within[0]
     side, acts = (int(tables.goaways.direction[goaway]), said) if failed else (by, closed)
     breach = -1
     if breaches and not graceful and side < common.NOBODY:
-        breach = _breaches.find_answered(tables, breaches, side, acts, within[side])
+        breach = http2_breaches.find_answered(tables, breaches, side, acts, within[side])
     grave = bool(lost) and (by == 1 or failed or drops or breach >= 0)
     return End(connection, goaway, lost, grave, drops, find_closer(tables, connection), breach)
 
@@ -206,8 +210,8 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
     timer = _describe_timer(tables, given_up)
     # no GOAWAY says that the bytes that break HTTP/2 are the reason
     inferred = ends[0].goaway < 0 and ends[0].breach >= 0
-    inferred |= ends[0].goaway >= 0 and _breaches.find_stream_limit(tables, ends[0].goaway) > 0
-    drained = _draining.find_drained(tables, limits)
+    inferred |= ends[0].goaway >= 0 and http2_breaches.find_stream_limit(tables, ends[0].goaway) > 0
+    drained = draining.find_drained(tables, limits)
     age = _find_age_of_closes(tables, ends[0], limits)
     refusal = _find_refusal(tables, ends[0], limits)
     limit = f" {drained.describe()}" if drained else ""
@@ -224,7 +228,7 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
         confidence=lower("medium" if timer or inferred else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost) | ({"discarded_rpcs": len(discarded)} if len(discarded) else {}),
-        evidence=tuple(e for end in ends[: _shared.EXAMPLES] for e in show_end(tables, end)),
+        evidence=tuple(e for end in ends[: evidence.EXAMPLES] for e in show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
         f"{_describe_refusal(tables, ends[0], refusal)}"
         f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",
@@ -242,7 +246,7 @@ def _describe_discarded(tables: Tables, rpc: Counts) -> str:
     """Say that clients threw complete responses away, which are OK on the wire; nothing for none."""
     if not len(rpc):
         return ""
-    client = _shared.name_hosts(tables, common.connections_of(tables, rpc), 0)
+    client = hosts.name_hosts(tables, common.connections_of(tables, rpc), 0)
     return (
         f" {client} sent GOAWAY COMPRESSION_ERROR right after {count(len(rpc), 'complete response')}: it could not "
         "decode the header block, and its callers did not get them, although the status is OK on the wire."
@@ -252,7 +256,7 @@ def _describe_discarded(tables: Tables, rpc: Counts) -> str:
 def _find_age_of_closes(tables: Tables, end: End, limits: Limits) -> int:
     """Find the age at which the server closes connections without GOAWAY, if it closed this one so; 0 for none."""
     silent = end.goaway < 0 and end.closer == "server" and end.breach < 0
-    return _draining.find_age_of_closes(tables, end.connection, limits) if silent else 0
+    return draining.find_age_of_closes(tables, end.connection, limits) if silent else 0
 
 
 def _find_refusal(tables: Tables, end: End, limits: Limits) -> int:
@@ -278,7 +282,7 @@ def _list_given_up(tables: Tables, ends: list[End]) -> Counts:
     """List the first open RPC of each connection that its client closed without a word, if one timer made it do so."""
     silent = [end for end in ends if end.lost and not end.grave and end.goaway < 0 and end.closer == "client"]
     rpc = np.array([end.lost[0] for end in silent], dtype=np.uint32)
-    return rpc if _timers.is_one_timer(tables, rpc, _TIMER) else rpc[:0]
+    return rpc if timeouts.is_one_timer(tables, rpc, _TIMER) else rpc[:0]
 
 
 def _describe_timer(tables: Tables, rpc: Counts) -> str:
@@ -314,14 +318,16 @@ def _describe_resets(tables: Tables, end: End) -> str:
     return f" Before it, {host(tables, end.connection, peer)} had reset {resets:,} of {of}." if resets else ""
 
 
-def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns: int, refused: int) -> str:
+def _advise(tables: Tables, end: End, drained: draining.Drained | None, age_ns: int, refused: int) -> str:
     """Say the first thing to do about one connection's end."""
     if age_ns:
         return f"The server closes connections at an age of about {duration(age_ns)}: raise that limit."
     if refused >= 0:
         return "It refused the next connection, so it had stopped: look for why."
     if end.goaway < 0 and end.breach >= 0:
-        return _breaches.advise_after_breach(tables, end.breach, int(tables.connections.closed_time_ns[end.connection]))
+        return http2_breaches.advise_after_breach(
+            tables, end.breach, int(tables.connections.closed_time_ns[end.connection])
+        )
     if end.goaway < 0:
         return _CHECKS[end.closer]
     if int(tables.goaways.code[end.goaway]):
@@ -330,31 +336,31 @@ def _advise(tables: Tables, end: End, drained: _draining.Drained | None, age_ns:
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
     if drained:
         return drained.advise()
-    proxy = _software.recognise_proxy(tables, (end.connection,))
-    server = _software.recognise_server(tables, (end.connection,))
-    grace = "" if _is_stopped(tables, end) else _draining.name_grace(server)
+    proxy = software_at.recognise_proxy(tables, (end.connection,))
+    server = software_at.recognise_server(tables, (end.connection,))
+    grace = "" if _is_stopped(tables, end) else connection_ends.name_grace(server)
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{grace}."
 
 
 def _is_stopped(tables: Tables, end: End) -> bool:
     """Check whether a GOAWAY says that the server was stopped, or there is none: nothing shows a limit on age then."""
-    return end.goaway < 0 or _draining.is_stopped(tables, end.goaway)
+    return end.goaway < 0 or draining.is_stopped(tables, end.goaway)
 
 
 def _advise_after_error(tables: Tables, end: End) -> str:
     """Say what to do by the text of an error, by the metadata before it, or by its code."""
-    if known := _known_texts.find_meaning(find_reason(tables, end.goaway)):
+    if known := texts.find_meaning(find_reason(tables, end.goaway)):
         return f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
     if end.breach < 0 and (large := _describe_metadata(tables, end.goaway)):
-        own = _metadata.list_remedies(tables, end.goaway)
+        own = header_blocks.list_remedies(tables, end.goaway)
         named = len(own) == 1 and own[0].implementation != "application"
         return f"{large} Send less metadata, or raise its limit{f' ({own[0].knob})' if named else ''}."
-    return _breaches.advise_by_code(tables, end.goaway, end.breach)
+    return http2_breaches.advise_by_code(tables, end.goaway, end.breach)
 
 
 def _describe_metadata(tables: Tables, goaway: int) -> str:
     """Say that metadata was large before an error without a text that says why; nothing else."""
-    return "" if find_reason(tables, goaway) else _metadata.describe_large(tables, goaway)
+    return "" if find_reason(tables, goaway) else header_blocks.describe_large(tables, goaway)
 
 
 def _measure(tables: Tables, ends: list[End], lost: Counts) -> dict[str, int | float | str]:
@@ -397,21 +403,21 @@ _SAYS = "may say why it sent {}; a connection that lives longer, or a retry, doe
 
 def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple[Remedy, ...]:
     if age_ns:
-        return (*common.seen_first(tables, (end.connection,), 1, _draining.REMEDIES_AGE), _RETRY)
+        return (*software_at.seen_first(tables, (end.connection,), 1, connection_ends.REMEDIES_AGE), _RETRY)
     if end.goaway >= 0 and "too_many_pings" in find_reason(tables, end.goaway).lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
     if end.goaway >= 0 and (code := int(tables.goaways.code[end.goaway])):
-        known = _known_texts.find_meaning(find_reason(tables, end.goaway))
+        known = texts.find_meaning(find_reason(tables, end.goaway))
         sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
         log = Remedy("application", f"the log of {sender} at the times of the evidence", _SAYS.format(error_name(code)))
         large = end.breach < 0 and not known and _describe_metadata(tables, end.goaway)
-        limits = _metadata.list_remedies(tables, end.goaway) if large else ()
+        limits = header_blocks.list_remedies(tables, end.goaway) if large else ()
         if end.breach < 0 and not known:
-            limits += _breaches.list_stream_limits(tables, end.goaway)
-        return (*((_known_texts.make_remedy(known),) if known else ()), *limits, log)
+            limits += http2_breaches.list_stream_limits(tables, end.goaway)
+        return (*((texts.make_remedy(known),) if known else ()), *limits, log)
     if end.breach >= 0:
-        return (_breaches.make_remedy(tables, end.breach),)
+        return (http2_breaches.make_remedy(tables, end.breach),)
     if end.goaway < 0 and end.closer == "client":
         return (_GIVEN_UP,)
     if end.drops:
@@ -419,8 +425,8 @@ def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple
     if refused >= 0:
         return (_WHY_STOPPED, _RETRY)
     stopped = _is_stopped(tables, end)
-    shutdowns = _draining.list_shutdowns(*(() if stopped else _GRACES))
-    graceful = shutdowns if stopped else (_graceful_end.AGE_OF_GO, *shutdowns)
+    shutdowns = connection_ends.list_shutdowns(*(() if stopped else _GRACES))
+    graceful = shutdowns if stopped else (connection_ends.AGE_OF_GO, *shutdowns)
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")
-    ordered = common.seen_first(tables, (end.connection,), 1, graceful)
+    ordered = software_at.seen_first(tables, (end.connection,), 1, graceful)
     return (_RETRY, between, *ordered) if end.goaway < 0 else (*ordered, _RETRY)

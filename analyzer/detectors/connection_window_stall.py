@@ -66,27 +66,28 @@ References
 from collections.abc import Iterator
 from functools import partial
 
+from ..facts import contradictions
+from ..families import windows
 from ..model.detector import About
 from ..model.finding import Finding, Skipped
+from ..software.windows_and_limits import CONNECTION_WINDOW, list_software_settings
 from ..tables import Tables
-from . import _figures, _windows
-from ._software_settings import CONNECTION_WINDOW, list_software_settings
 
 ID = "connection-window-stall"
 ABOUT = About(
     example="recorded/lab/connection-window-stall.pcap.gz",
-    figure=_figures.blocked_time("connection_window"),
+    figure=contradictions.blocked_time("connection_window"),
     caused_by=("message-too-large",),
 )
-Limits = _windows.ReaderLimits
+Limits = windows.ReaderLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a connection window."""
-    yield from _windows.detect_window(tables, limits, _WINDOW)
+    yield from windows.detect_window(tables, limits, _WINDOW)
 
 
-_WINDOW = _windows.Window(
+_WINDOW = windows.Window(
     id=ID,
     cause="connection_window",
     name="the HTTP/2 connection window",

@@ -40,23 +40,23 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions, hosts, methods, processes, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..tables import Processes, Tables
 from ..tables.processes import Quota
-from . import _figures, _processes, _shared
 
 ID = "cpu-quota"
 ABOUT = About(
     example="recorded/processes/cpu-quota.pcap.zst",
-    figure=_figures.thread_time("throttled"),
+    figure=contradictions.thread_time("throttled"),
     precedence=1,
     needs_processes=True,
 )
 
 
-class Limits(_processes.WaitLimits, frozen=True, eq=False):
+class Limits(processes.WaitLimits, frozen=True, eq=False):
     critical_share: float = 0.3
     """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.1
@@ -65,14 +65,14 @@ class Limits(_processes.WaitLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the side that was throttled most."""
-    waited = _processes.find_longest(tables, ["throttled"], limits, limits.share)
+    waited = processes.find_longest(tables, ["throttled"], limits, limits.share)
     if waited and tables.processes:
         yield _make_finding(tables, tables.processes, waited, limits)
 
 
-def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
-    connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
+def _make_finding(tables: Tables, found: Processes, waited: processes.Waited, limits: Limits) -> Finding:
+    connections = processes.list_connections(found, waited)
+    host, total = hosts.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     quota = _find_quota(found, waited)
     allowed = f" ({quota.processors:g} processors)" if quota.processors else ""
     counted = quota.throttled_ns
@@ -80,17 +80,17 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     return Finding(
         id=ID,
         title=f"A CPU quota{allowed} stopped threads in {waited.share:.0%} of the time in which they had to act",
-        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
-        confidence=_processes.rate_confidence(tables, waited),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        severity=ratings.severity(waited.weight, limits.warning_share, limits.critical_share),
+        confidence=processes.rate_confidence(tables, waited),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
-        share=_shared.share_of_time(tables, waited.lost_ns),
-        metrics=_processes.make_metrics(found, waited) | _count_throttling(quota),
-        evidence=tuple(_processes.show_longest(found, waited, "throttled")),
+        share=methods.share_of_time(tables, waited.lost_ns),
+        metrics=processes.make_metrics(found, waited) | _count_throttling(quota),
+        evidence=tuple(processes.show_longest(found, waited, "throttled")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. {duration(waited.total_ns)} were throttled; "
-            f"{_processes.describe_places(waited)}. {len(quota.throttled):,} times "
+            f"{processes.describe_parts(waited)}. {duration(waited.total_ns)} were throttled; "
+            f"{processes.describe_places(waited)}. {len(quota.throttled):,} times "
             f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before{in_all}."
         ),
         remedies=(
@@ -106,7 +106,7 @@ def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, l
     )
 
 
-def _find_quota(found: Processes, waited: _processes.Waited) -> Quota:
+def _find_quota(found: Processes, waited: processes.Waited) -> Quota:
     """Find the quota of the process that was throttled longest."""
     longest = max(found.quotas, key=lambda process: int(waited.ns[found.acts.process == process].sum()))
     return found.quotas[longest]

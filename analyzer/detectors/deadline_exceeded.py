@@ -63,21 +63,24 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..facts import contradictions, software_at
+from ..facts import failures as common
+from ..facts.evidence import EXAMPLES
+from ..facts.failures import Failed
+from ..facts.hosts import host, name_hosts
+from ..facts.ratings import quality_allows
+from ..facts.software_at import recognise_proxy
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software import texts
 from ..tables import COMPLETE, HEADERS_UNKNOWN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
-from . import _failures as common
-from . import _figures, _known_texts, _software
-from ._failures import Failed
-from ._shared import EXAMPLES, host, name_hosts, quality_allows
-from ._software import recognise_proxy
 
 ID = "deadline-exceeded"
 ABOUT = About(
     example="recorded/deadline-exceeded.pcap",
-    figure=_figures.statuses("DEADLINE_EXCEEDED"),
+    figure=contradictions.statuses("DEADLINE_EXCEEDED"),
     caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole", "connection-closed-early"),
     precedence=3,
     weight="deadline_exceeded_share",
@@ -146,7 +149,7 @@ def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             for item in (common.began(tables, rpc), common.ended(tables, rpc, "the response is whole"))
         ),
         explanation=f"{known}, {over} after it (median). {unknown} Nobody ended them at their deadline.",
-        remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        remedies=(_advise_stopping(tables, connections[0]), *software_at.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{known}. {unknown} Look in the client's log, and trace these calls.",
     )
@@ -173,13 +176,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         meanwhile = f" {few} deadline is shorter than {trip}: no response can arrive in time."
         todo = f"{meanwhile.strip()} Raise it."
     own = _are_the_servers_own(tables, rows)
-    known = _known_texts.find_most_frequent(_known_texts.count_texts(tables, rows.rpc)) if own else None
+    known = texts.find_most_frequent(common.count_texts(tables, rows.rpc)) if own else None
     reached = f"reached their deadline{deadline}"
     if own:
         reached = "ended with DEADLINE_EXCEEDED without a grpc-timeout"
         server = name_hosts(tables, connections, 1)
         meanwhile = f" None of them had a grpc-timeout: the status comes from {server} or from what it calls."
-        todo = _known_texts.advise(known, len(rows)) or f"Look for that timer on {server}, or behind it."
+        todo = texts.advise(known, len(rows)) or f"Look for that timer on {server}, or behind it."
     silence = None if own else _find_silence(tables, rows, limits)
     if silence is not None:
         meanwhile = (
@@ -201,9 +204,9 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"got no response. {time}{meanwhile}"
         ),
         remedies=(
-            *((_known_texts.make_remedy(known[0]),) if known else ()),
+            *((texts.make_remedy(known[0]),) if known else ()),
             *(() if short else (_advise_first(tables, rows, connections[0], own=own),)),
-            *(() if own else common.seen_first(tables, connections, 0, _LONGER)),
+            *(() if own else software_at.seen_first(tables, connections, 0, _LONGER)),
         ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}. {todo}",
@@ -343,7 +346,7 @@ def _advise_first(tables: Tables, rows: Failed, connection: int, *, own: bool) -
 
 
 def _advise_stopping(tables: Tables, connection: int) -> Remedy:
-    if proxy := _software.recognise_proxy(tables, (connection,)):
+    if proxy := software_at.recognise_proxy(tables, (connection,)):
         note = f"{host(tables, connection, 1)} is a proxy: which backend it waited for, and whether it had one"
         return Remedy("application", f"the log of {proxy} at the times of the evidence", note)
     return Remedy(

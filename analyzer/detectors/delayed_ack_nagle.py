@@ -51,44 +51,55 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions, hosts, ratings
+from ..facts.stalls import (
+    Stalls,
+    TimeLimits,
+    count_times,
+    find_scope,
+    find_stalls,
+    list_blocked,
+    measure,
+    rate_confidence,
+    show_interval,
+    sort_longest,
+)
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
+from ..software.recognise import sort_by_implementation
 from ..tables import Tables
-from . import _figures, _shared, _software, _stalls
 
 ID = "delayed-ack-nagle"
-ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=_figures.blocked_time("delayed_ack"))
-Limits = _stalls.TimeLimits
+ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=contradictions.blocked_time("delayed_ack"))
+Limits = TimeLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders that waited for a delayed ACK."""
-    stalls = _stalls.find_stalls(tables, "delayed_ack")
+    stalls = find_stalls(tables, "delayed_ack")
     if stalls:
         yield _make_finding(tables, stalls, limits)
 
 
-def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
-    sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    metrics = _stalls.measure(tables, stalls)
+    sender, receiver = hosts.host(tables, connection, direction), hosts.host(tables, connection, 1 - direction)
+    metrics = measure(tables, stalls)
     each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"{sender} held back a small segment {_stalls.count_times(tables, stalls)} for a delayed ACK",
-        severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=_stalls.rate_confidence(tables, stalls.rows),
-        scope=_stalls.find_scope(tables, stalls.rows),
+        title=f"{sender} held back a small segment {count_times(tables, stalls)} for a delayed ACK",
+        severity=ratings.severity(stalls.share, limits.warning_share, limits.critical_share),
+        confidence=rate_confidence(tables, stalls.rows),
+        scope=find_scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=metrics,
-        evidence=tuple(
-            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)
-        ),
+        evidence=tuple(item for row in sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)),
         explanation=(
             f"{sender} had a segment in flight that was not full, and sent nothing more until {receiver} acknowledged "
-            f"it. The median wait was {each} ({_stalls.list_blocked(tables, stalls)}). All windows were open, so "
+            f"it. The median wait was {each} ({list_blocked(tables, stalls)}). All windows were open, so "
             f"Nagle's algorithm on {sender} waited for the delayed ACK of {receiver}. "
             f"{_describe_estimate(tables, stalls)}The RPCs lost {total} in total."
         ),
@@ -101,7 +112,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     )
 
 
-def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
+def _describe_estimate(tables: Tables, stalls: Stalls) -> str:
     """Say how many waits begin when a response is taken to have been ready."""
     waits, rows = tables.waits, stalls.rows
     estimated = int((waits.start_time_ns[rows] > waits.stopped_time_ns[rows]).sum())
@@ -117,11 +128,11 @@ def _describe_estimate(tables: Tables, stalls: _stalls.Stalls) -> str:
 def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     connection, direction = int(waits.connection[row]), int(waits.direction[row])
-    sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
+    sender, receiver = hosts.host(tables, connection, direction), hosts.host(tables, connection, 1 - direction)
     owed = int(waits.owed_bytes[row])
     since = int(waits.stopped_time_ns[row])
     resumed = int(waits.start_time_ns[row]) + int(waits.duration_ns[row])
-    yield from _stalls.show_interval(
+    yield from show_interval(
         tables,
         row,
         f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight; a full segment holds "
@@ -155,6 +166,6 @@ def _list_remedies(tables: Tables, connection: int, direction: int, sender: str,
     options = tuple(Remedy(name, setting, f"on {sender}: {note}") for name, setting, note in _NODELAY)
     note = f"on {receiver}: acknowledges at once, at the price of more ACK packets"
     return (
-        *_software.sort_by_implementation(options, _shared.implementation(tables, connection, direction)),
+        *sort_by_implementation(options, hosts.implementation(tables, connection, direction)),
         Remedy("linux", "ip route change ROUTE quickack 1", note),
     )

@@ -57,13 +57,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..facts import congestion, evidence, hosts, ratings, stalls
+from ..facts.methods import share_of_time
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _shared, _stalls
+from ..tables.grouping import distinct
 
 ID = "delayed-data"
 ABOUT = About(
@@ -127,7 +129,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _is_enough(tables: Tables, time_ns: int, limits: Limits) -> bool:
-    return time_ns > 0 and _shared.share_of_time(tables, time_ns) >= limits.least_share
+    return time_ns > 0 and share_of_time(tables, time_ns) >= limits.least_share
 
 
 def _no_rows() -> Ints:
@@ -162,11 +164,11 @@ def _split_by_kind(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """Yield the intervals by what blocked the sender: their cause, for congestion windows what made them small."""
     waits = tables.waits
     loss = waits.after_loss[rows] != 0
-    restarts = _congestion.find_restarts(tables)
+    restarts = congestion.find_restarts(tables)
     idle = restarts.after_idle[rows] & restarts.stops[rows]
     idle &= ~loss
-    new = _congestion.mark_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
-    for number in _shared.distinct(waits.cause[rows]).tolist():
+    new = congestion.mark_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
+    for number in distinct(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:
             yield "window_after_loss", rows[mine & loss]
@@ -180,7 +182,7 @@ def _sum_by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
     """Sum up the sorted intervals as (kind, messages, nanoseconds), the longest first; a message may have several."""
     message: Ints = np.cumsum(_mark_first_of_message(tables, rows), dtype=np.int64)[: len(rows)]
     found = [
-        (kind, len(_shared.distinct(message[np.isin(rows, chosen)])), total_ns(tables.waits.duration_ns[chosen]))
+        (kind, len(distinct(message[np.isin(rows, chosen)])), total_ns(tables.waits.duration_ns[chosen]))
         for kind, chosen in _split_by_kind(tables, rows)
         if len(chosen)
     ]
@@ -231,7 +233,7 @@ def _overlap_blocked(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 
 def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
     lost = total_ns(tables.delays.duration_ns[late]) if len(late) else None
-    share = None if lost is None else _shared.share_of_time(tables, lost)
+    share = None if lost is None else share_of_time(tables, lost)
     messages = int(_mark_first_of_message(tables, held).sum()) if len(held) else 0
     waits, delays = tables.waits, tables.delays
     connections = np.r_[waits.connection[held], delays.connection[late]]
@@ -239,13 +241,13 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
     return Finding(
         id=ID,
         title=f"{count(messages + len(late), 'message')} held back after the first bytes",
-        severity=_shared.severity(share or 0.0, limits.warning_share, 1.1),
-        confidence=_shared.lower(_shared.quality_allows(tables), "medium" if len(late) else "high"),
-        scope=_stalls.make_scope(tables, connections, methods),
+        severity=ratings.severity(share or 0.0, limits.warning_share, 1.1),
+        confidence=ratings.lower(ratings.quality_allows(tables), "medium" if len(late) else "high"),
+        scope=stalls.make_scope(tables, connections, methods),
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, held, late, messages),
-        evidence=(*_show_late(tables, late[: _shared.EXAMPLES]), *_show_held(tables, held)),
+        evidence=(*_show_late(tables, late[: evidence.EXAMPLES]), *_show_held(tables, held)),
         explanation=" ".join([*_explain_late(tables, late), *_explain_held(tables, held, messages)]),
         remedies=tuple(_list_remedies(tables, held, late)),
         references=(
@@ -288,7 +290,7 @@ def _explain_late(tables: Tables, late: Ints) -> Iterator[str]:
         return
     delays = tables.delays
     each = duration(float(np.median(delays.duration_ns[late])))
-    client = _shared.host(tables, int(delays.connection[late[0]]), 0)
+    client = hosts.host(tables, int(delays.connection[late[0]]), 0)
     yield (
         f"In {len(late):,} calls {client} sent the HEADERS of a request, and its message {each} later (median). No "
         "window, loss or other stream delayed it: the client's application or library had not handed it over. The "
@@ -312,10 +314,10 @@ def _show_late(tables: Tables, late: Ints) -> Iterator[Evidence]:
 
 def _show_held(tables: Tables, held: Ints) -> Iterator[Evidence]:
     waits = tables.waits
-    for row in _stalls.sort_longest(tables, held) if len(held) else []:
+    for row in stalls.sort_longest(tables, held) if len(held) else []:
         kind = _sum_by_kind(tables, np.array([row]))[0][0]
-        sender = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-        yield from _stalls.show_interval(
+        sender = hosts.host(tables, int(waits.connection[row]), int(waits.direction[row]))
+        yield from stalls.show_interval(
             tables,
             row,
             f"{sender} stops inside the message on stream {int(waits.stream[row])}, held back by {_HOLDERS[kind][0]}; "
@@ -343,7 +345,7 @@ def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str
         time = total_ns(tables.delays.duration_ns[late])
         return (
             f"{count(len(late), 'call')} lost {duration(time)} "
-            f"({_shared.share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later "
+            f"({share_of_time(tables, time):.0%} of all RPC time) because the client sent the message later "
             "than its HEADERS: make the message before starting the call. Where it was ready, its library or event "
             "loop was busy."
         )

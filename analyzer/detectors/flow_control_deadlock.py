@@ -44,13 +44,13 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, hosts, methods, ratings, unanswered
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Tables
 from ..tables.durations import clip_ns
-from . import _shared, _unanswered
 
 ID = "flow-control-deadlock"
 ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", precedence=1)
@@ -72,7 +72,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the RPCs that wait until the end for the receiver that most of them wait for."""
     stuck: dict[str, list[int]] = {}
     for row in _find_stuck(tables, limits):
-        receiver = _shared.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
+        receiver = hosts.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
         stuck.setdefault(receiver, []).append(row)
     if stuck:
         receiver, rows = max(stuck.items(), key=lambda item: len(item[1]))
@@ -103,8 +103,8 @@ def _get_wait(tables: Tables, row: int) -> int:
 def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, limits: Limits) -> Finding:
     o, first = tables.open_rpcs, rows[0]
     connections = tuple(sorted({int(o.connection[row]) for row in rows}))
-    lost = min(clip_ns(sum(_get_wait(tables, row) for row in rows)), _shared.rpc_time(tables))
-    share = _shared.share_of_time(tables, lost)
+    lost = min(clip_ns(sum(_get_wait(tables, row) for row in rows)), methods.rpc_time(tables))
+    share = methods.share_of_time(tables, lost)
     window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
     most = max(_get_wait(tables, row) for row in rows)
     wait, longest = duration(_get_wait(tables, first)), duration(most)
@@ -112,8 +112,8 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
         id=ID,
         title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} is used up",
         severity="critical" if share >= limits.critical_share else "warning",
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _shared.names(tables, (int(o.method[row]) for row in rows))),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(connections, methods.names(tables, (int(o.method[row]) for row in rows))),
         lost_ns=lost,
         share=share,
         metrics={
@@ -122,7 +122,7 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
             "stream_window_bytes": int(o.stream_window_bytes[first]),
             "connection_window_bytes": int(o.connection_window_bytes[first]),
         },
-        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES] for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: evidence.FEW_EXAMPLES] for item in _show(tables, row)),
         explanation=_explain(tables, rows, others, receiver, window),
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
@@ -135,13 +135,13 @@ def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, l
 
 def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window: str) -> str:
     o, row = tables.open_rpcs, rows[0]
-    sender = _shared.host(tables, int(o.connection[row]), 1 - int(o.waits_for[row]))
+    sender = hosts.host(tables, int(o.connection[row]), 1 - int(o.waits_for[row]))
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
-    heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
+    heard = unanswered.format_instant(tables, int(o.heard_time_ns[row]))
     wait = duration(_get_wait(tables, row))
     parts = [
-        f"The last bytes on {where} were sent at {_unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
+        f"The last bytes on {where} were sent at {unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
         f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until "
         f"{_ENDS[o.closed[row]]}, {wait} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
@@ -157,11 +157,11 @@ def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     o = tables.open_rpcs
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
-    receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
+    receiver = hosts.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield _shared.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
-    yield _shared.show_packet(o, "heard_packet", row, f"{receiver} is still there, but sends no WINDOW_UPDATE")
+    yield evidence.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
+    yield evidence.show_packet(o, "heard_packet", row, f"{receiver} is still there, but sends no WINDOW_UPDATE")
 
 
 def _list_remedies(receiver: str) -> tuple[Remedy, ...]:

@@ -46,11 +46,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import evidence, failures, hosts, methods, ratings
+from ..facts.resets import comes_from_elsewhere, goes_on
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Tables
-from . import _failures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
@@ -62,7 +63,7 @@ ABOUT = About(
 )
 
 
-Limits = _failures.LossLimits
+Limits = failures.LossLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -70,10 +71,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = [
         row
         for row in np.flatnonzero(tables.closings.reset).tolist()
-        if _resets.comes_from_elsewhere(tables, row) or _resets.goes_on(tables, row)
+        if comes_from_elsewhere(tables, row) or goes_on(tables, row)
     ]
     # what one proves, another may not: those with a TTL of their own come first, and stand alone
-    rows = [row for row in rows if _resets.comes_from_elsewhere(tables, row)] or rows
+    rows = [row for row in rows if comes_from_elsewhere(tables, row)] or rows
     if rows:
         yield _make_finding(tables, sorted(rows, key=lambda row: (-int(tables.closings.open_rpcs[row]), row)), limits)
 
@@ -81,28 +82,28 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     c, first = tables.closings, rows[0]
     connections = tuple(sorted({int(c.connection[row]) for row in rows}))
-    sides = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
-    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    sides = hosts.name_hosts(tables, c.connection[rows], c.direction[rows])
+    side = hosts.host(tables, int(c.connection[first]), int(c.direction[first]))
     hit = int(c.open_rpcs[rows].sum())
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
     logs = "that host's log" if sides == side else "these hosts' logs"
-    severity = _failures.severity_of_loss(hit, tables.rpc_count, limits)
+    severity = failures.severity_of_loss(hit, tables.rpc_count, limits)
     if severity == "info" and tables.connections.encrypted_bytes[list(connections)].any():
         severity = "warning"  # RPCs that cannot be read may have been open
-    far = _resets.comes_from_elsewhere(tables, first)
+    far = comes_from_elsewhere(tables, first)
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     what = f"A device on the path sent {resets} in the name of {sides}"
     if not far:
-        goes_on = "a connection that goes on" if len(connections) == 1 else "connections that go on"
-        what = f"{resets} in the name of {sides} reset {goes_on} there"
+        continuing = "a connection that goes on" if len(connections) == 1 else "connections that go on"
+        what = f"{resets} in the name of {sides} reset {continuing} there"
     return Finding(
         id=ID,
         title=f"{resets} in the name of {sides} "
         + ("came from a device on the path" if far else "did not come from its connection, which goes on"),
         severity=severity,
-        confidence=_shared.lower("high" if far else "medium", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("high" if far else "medium", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         metrics={
             "resets": len(rows),
             "connections": len(connections),
@@ -111,7 +112,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl": int(c.ttl[first]),
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
-        evidence=tuple(item for row in rows[: _shared.EXAMPLES] for item in _show_reset(tables, row)),
+        evidence=tuple(item for row in rows[: evidence.EXAMPLES] for item in _show_reset(tables, row)),
         explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
@@ -128,7 +129,7 @@ def _list_others(rows: list[int]) -> Iterator[str]:
 def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
     c = tables.closings
     yield f"Packet {c.packet[row]} is a RST with the address of {side}."
-    if _resets.comes_from_elsewhere(tables, row):
+    if comes_from_elsewhere(tables, row):
         least, most = int(c.least_ttl[row]), int(c.most_ttl[row])
         usual = f"{least}" if least == most else f"{least} to {most}"
         yield f"Its TTL is {c.ttl[row]}; that of all earlier packets of {side} is {usual}."
@@ -158,12 +159,12 @@ def _get_near(tables: Tables, row: int) -> int:
 
 def _show_reset(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
-    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
+    side = hosts.host(tables, int(c.connection[row]), int(c.direction[row]))
     if c.own_packet[row]:
-        yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side} before it, TTL {c.most_ttl[row]}")
-    yield _shared.show_packet(c, "packet", row, f"RST in the name of {side}, TTL {c.ttl[row]}")
+        yield evidence.show_packet(c, "own_packet", row, f"the last bytes of {side} before it, TTL {c.most_ttl[row]}")
+    yield evidence.show_packet(c, "packet", row, f"RST in the name of {side}, TTL {c.ttl[row]}")
     if c.later_packets[row]:
-        yield _shared.show_packet(c, "later_packet", row, f"{side} goes on after its supposed RST")
+        yield evidence.show_packet(c, "later_packet", row, f"{side} goes on after its supposed RST")
 
 
 def _list_remedies(side: str) -> tuple[Remedy, ...]:

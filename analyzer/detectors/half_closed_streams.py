@@ -39,10 +39,10 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, hosts, methods, ratings, unanswered
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
-from . import _shared, _unanswered
 
 ID = "half-closed-streams"
 ABOUT = About(
@@ -78,17 +78,17 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     connections = tuple(sorted(rows.tolist()))
     count, allowed = int(turns.half_closed[first]), int(tables.connections.peer_max_concurrent_streams[first])
     share = int(_measure_shares(tables, rows[:1])[0]) / 1000
-    client = _shared.host(tables, first, 0)
+    client = hosts.host(tables, first, 0)
     of = f" of {allowed:,} that the server allows" if share else ""
     ended = f"the server has ended{f', of {allowed:,} that it allows' if share else ''}"
-    since = _unanswered.format_instant(tables, int(turns.half_closed_time_ns[first]))
+    since = unanswered.format_instant(tables, int(turns.half_closed_time_ns[first]))
     full = "; no further call can begin" if share >= 1 else ""
     return Finding(
         id=ID,
         title=f"{count:,} streams{of} stay half-closed: {client} does not end them",
         severity=_rate_severity(share, limits),
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         metrics={
             "connections": len(connections),
             "half_closed_streams": int(turns.half_closed[rows].sum()),
@@ -97,14 +97,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "share_of_limit": share,
         },
         evidence=tuple(
-            _shared.show_packet(
+            evidence.show_packet(
                 turns,
                 "half_closed_packet",
                 row,
                 f"the server ends the first of {turns.half_closed[row]:,} streams that the client never ends "
                 f"(connection {row})",
             )
-            for row in rows[: _shared.EXAMPLES].tolist()
+            for row in rows[: evidence.EXAMPLES].tolist()
         ),
         explanation=(
             f"On connection {first} the server ended {count:,} streams, the first at {since}, and {client} sent "

@@ -36,49 +36,59 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions, hosts, ratings
+from ..facts.stalls import (
+    Stalls,
+    TimeLimits,
+    count_times,
+    find_scope,
+    find_stalls,
+    list_blocked,
+    measure,
+    rate_confidence,
+    show_interval,
+    sort_longest,
+)
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import duration
 from ..tables import Tables
-from . import _figures, _shared, _stalls
 
 ID = "head-of-line-blocking"
 ABOUT = About(
     example="recorded/lab/head-of-line-blocking.pcap.gz",
-    figure=_figures.blocked_time("head_of_line"),
+    figure=contradictions.blocked_time("head_of_line"),
     caused_by=("loss-recovery",),
 )
-Limits = _stalls.TimeLimits
+Limits = TimeLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all messages that waited behind other streams."""
-    stalls = _stalls.find_stalls(tables, "head_of_line")
+    stalls = find_stalls(tables, "head_of_line")
     if stalls:
         yield _make_finding(tables, stalls, limits)
 
 
-def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
-    sender = _shared.host(tables, connection, direction)
-    metrics = _stalls.measure(tables, stalls)
+    sender = hosts.host(tables, connection, direction)
+    metrics = measure(tables, stalls)
     metrics.pop("bytes_in_flight_at_stop", None)  # bytes of the connection, which did not stop
     each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"messages of {sender} waited {_stalls.count_times(tables, stalls)} behind bytes of other streams",
-        severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=_shared.lower("medium", _stalls.rate_confidence(tables, stalls.rows)),
-        scope=_stalls.find_scope(tables, stalls.rows),
+        title=f"messages of {sender} waited {count_times(tables, stalls)} behind bytes of other streams",
+        severity=ratings.severity(stalls.share, limits.warning_share, limits.critical_share),
+        confidence=ratings.lower("medium", rate_confidence(tables, stalls.rows)),
+        scope=find_scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=metrics,
-        evidence=tuple(
-            item for row in _stalls.sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)
-        ),
+        evidence=tuple(item for row in sort_longest(tables, stalls.rows) for item in _show_interval(tables, row)),
         explanation=(
             "Messages that had begun waited while their connection sent bytes of other streams. The median wait was "
-            f"{each} ({_stalls.list_blocked(tables, stalls)}), {total} of RPC time in total. A connection of their own "
+            f"{each} ({list_blocked(tables, stalls)}), {total} of RPC time in total. A connection of their own "
             "would save all of it only if the link has room. Messages that had not begun waited as well, and are "
             "not counted."
         ),
@@ -94,7 +104,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
 def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     stream = int(waits.stream[row])
-    yield from _stalls.show_interval(
+    yield from show_interval(
         tables,
         row,
         f"the last bytes of stream {stream} before bytes of other streams; {int(waits.owed_bytes[row]):,} bytes of its "
@@ -117,13 +127,13 @@ _SEPARATE = (
 
 
 def _list_remedies(tables: Tables, connection: int, direction: int) -> tuple[Remedy, ...]:
-    seen = _shared.implementation(tables, connection, 0) or ""
+    seen = hosts.implementation(tables, connection, 0) or ""
     options = sorted(_SEPARATE, key=lambda option: not seen.startswith(option[0]))
     return (
         *(Remedy(name, setting, f"at the client, for large messages: {note}") for name, setting, note in options),
         Remedy(
             "application",
             "stream large messages in pieces of 64 kB and less",
-            f"on the {_shared.host(tables, connection, direction)}: other streams can send between the pieces",
+            f"on the {hosts.host(tables, connection, direction)}: other streams can send between the pieces",
         ),
     )

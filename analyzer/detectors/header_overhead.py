@@ -43,19 +43,20 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, control, evidence, hosts, methods, ratings
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _shared, _software
 
 ID = "header-overhead"
 
 
 def _write_figure(analysis: Analysis) -> str:
-    frames = _figures.add_up(analysis, lambda side: side.header_frames)
-    payload = _figures.add_up(analysis, lambda side: side.payload_bytes)
+    frames = contradictions.add_up(analysis, lambda side: side.header_frames)
+    payload = contradictions.add_up(analysis, lambda side: side.payload_bytes)
     return f"{count(frames, 'header frame')} in {size(payload)} of TCP payload"
 
 
@@ -85,7 +86,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections with large header blocks."""
     connections = tables.connections
     rpcs = connections.rpcs.astype(np.int64)
-    headers = _control.sum_directions(tables.directions.header_block_bytes)
+    headers = control.sum_directions(tables.directions.header_block_bytes)
     payload = connections.bytes_client.astype(np.int64) + connections.bytes_server.astype(np.int64)
     reported = (rpcs >= limits.rpcs) & (headers >= limits.told_bytes * rpcs) & (headers >= limits.told_share * payload)
     if reported.any():
@@ -103,12 +104,12 @@ def _count_segments(tables: Tables, row: int, side: int, limits: Limits) -> tupl
     )
 
 
-def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: control.Rows, limits: Limits) -> Finding:
     d, c = tables.directions, tables.connections
-    row = int(rows[np.argmax(_control.sum_directions(d.header_block_bytes)[rows])])
+    row = int(rows[np.argmax(control.sum_directions(d.header_block_bytes)[rows])])
     side = int(np.argmax(d.header_block_bytes[2 * row : 2 * row + 2]))
-    sender, rpcs = _shared.host(tables, row, side), int(c.rpcs[row])
-    headers = _control.sum_both(d.header_block_bytes, row)
+    sender, rpcs = hosts.host(tables, row, side), int(c.rpcs[row])
+    headers = control.sum_both(d.header_block_bytes, row)
     share = headers / max(int(c.bytes_client[row]) + int(c.bytes_server[row]), 1)
     with_headers, without = _count_segments(tables, row, side, limits)
     factor = with_headers / without if share >= limits.share else 0.0
@@ -118,7 +119,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
         "rpcs": rpcs,
         "header_bytes": headers,
         "header_bytes_per_rpc": headers // rpcs,
-        "message_bytes_per_rpc": _control.sum_both(d.message_bytes, row) // rpcs,
+        "message_bytes_per_rpc": control.sum_both(d.message_bytes, row) // rpcs,
         "header_share_of_bytes": round(share, 4),
         "segments_per_rpc": with_headers,
         "segments_per_rpc_without_headers": without,
@@ -126,9 +127,9 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
     return Finding(
         id=ID,
         title=f"{headers // rpcs:,} bytes of headers per RPC",
-        severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        severity=ratings.severity(factor, limits.warning_factor, limits.critical_factor),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         metrics=metrics,
         evidence=tuple(_show_headers(tables, row, limits)),
         explanation=(
@@ -137,7 +138,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
             f"need {with_headers:,.0f} full segments with them and {without:,.0f} without. HPACK did not shorten them: "
             "they are new in each call, larger than its table, or marked as never indexed."
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, side), sender),
+        remedies=_list_remedies(hosts.implementation(tables, row, side), sender),
         references=("RFC 7541 section 4", "RFC 9113 section 6.5.2", "https://grpc.io/docs/guides/metadata/"),
         verdict=(
             f"Headers are {share:.0%} of all payload bytes, most of them from {sender}: send less metadata per call."
@@ -148,7 +149,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
 def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
     """Yield RPCs after the first ones, whose headers could have been indexed by then."""
     rpcs = tables.rpcs
-    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: _shared.EXAMPLES]
+    later = np.flatnonzero(rpcs.connection == row)[limits.rpcs // 2 :][: evidence.EXAMPLES]
     for one in later.tolist():
         what = f"HEADERS of stream {int(rpcs.stream[one])} begin; the RPC is one of those counted"
         yield Evidence(int(rpcs.first_packet[one]), int(rpcs.start_time_ns[one]), what)
@@ -156,14 +157,14 @@ def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence
 
 def _list_remedies(implementation: str | None, sender: str) -> tuple[Remedy, ...]:
     table = "helps only where the same headers repeat and do not fit in the table; more memory per connection"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
                 "application", "less metadata per call", f"at {sender}: shorter tokens, no values that no program reads"
             ),
             Remedy("application", "a stream in place of many calls", "its headers are sent once"),
             Remedy("grpc-go", "grpc.WithMaxHeaderListSize(n)", "makes such calls fail, which shows who sends them"),
-            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER=n at the receiver", table),
+            Remedy(C_CORE, "GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER=n at the receiver", table),
             Remedy("Envoy", "http2_protocol_options: hpack_table_size", table),
         ),
         implementation,

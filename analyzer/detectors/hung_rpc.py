@@ -46,13 +46,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, hosts, ratings, software_at, unanswered
+from ..facts.methods import names, rpc_time, share_of_time
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import BEGUN_BEFORE, DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
-from . import _failures, _shared, _unanswered
+from ..tables.grouping import distinct
 
 ID = "hung-rpc"
 ABOUT = About(example="recorded/wild/hung-rpc.pcap.zst", caused_by=("mtu-black-hole",), precedence=2)
@@ -137,10 +139,10 @@ def _may_be_answered(tables: Tables, row: int) -> bool:
 def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits: Limits) -> Finding:
     o, first = tables.open_rpcs, hung[0]
     rows = np.array([one.row for one in hung])
-    connections = tuple(_shared.distinct(o.connection[rows]).tolist())
-    side = _shared.name_hosts(tables, o.connection[rows], int(o.waits_for[first.row]))
-    lost = min(clip_ns(_sum_compared(hung)), _shared.rpc_time(tables)) if first.longest_ns else None
-    share = None if lost is None else _shared.share_of_time(tables, lost)
+    connections = tuple(distinct(o.connection[rows]).tolist())
+    side = hosts.name_hosts(tables, o.connection[rows], int(o.waits_for[first.row]))
+    lost = min(clip_ns(_sum_compared(hung)), rpc_time(tables)) if first.longest_ns else None
+    share = None if lost is None else share_of_time(tables, lost)
     rpcs, verb = count(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
     longest = max(one.wait_ns for one in hung)
     waited = f"{rpcs} {verb} for {side} until the end, {'the longest ' if len(hung) > 1 else ''}"
@@ -149,8 +151,8 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
         id=ID,
         title=waited,
         severity=_rate_severity(share, limits),
-        confidence=_shared.lower("high" if first.longest_ns else "low", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.names(tables, _shared.distinct(o.method[rows]).tolist())),
+        confidence=ratings.lower("high" if first.longest_ns else "low", ratings.quality_allows(tables)),
+        scope=Scope(connections, names(tables, distinct(o.method[rows]).tolist())),
         lost_ns=lost,
         share=share,
         at_least=lost is not None,
@@ -162,7 +164,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
             "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
         }
         | ({"waiting_for_other_side_rpcs": len(others)} if others else {}),
-        evidence=tuple(item for one in hung[: _shared.EXAMPLES] for item in _show(tables, one.row)),
+        evidence=tuple(item for one in hung[: evidence.EXAMPLES] for item in _show(tables, one.row)),
         explanation=_explain(tables, hung, others),
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
@@ -186,13 +188,13 @@ def _lacks_deadline(tables: Tables, row: int) -> bool:
 def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     o, first = tables.open_rpcs, hung[0]
     row = first.row
-    side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
+    side = hosts.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     name = tables.method_name(int(o.method[row])) or "The RPC"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
     messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
     parts = [
-        f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
+        f"{name} ({where}) had its last packet at {unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
         f"then waited {duration(first.wait_ns)} for {side}, until "
         + ("its client closed the connection." if o.closed[row] else "the capture ended."),
         f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act.",
@@ -203,7 +205,7 @@ def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
         ended = f"Only {count(first.ended, 'RPC')}" if first.ended else "No other RPC"
         parts.append(f"{ended} of this method ended, so it may be a watch or a long poll.")
     if o.heard_time_ns[row] > o.since_time_ns[row]:
-        last = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
+        last = unanswered.format_instant(tables, int(o.heard_time_ns[row]))
         parts.append(f"{side} still sent packets on this connection until {last}: its host and the path work.")
     if others:
         verb = "waits" if len(others) == 1 else "wait"
@@ -220,10 +222,10 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"{name} begins ({where})")
     if o.last_packet[row] != o.first_packet[row]:
-        yield _shared.show_packet(o, "last_packet", row, f"its last packet ({where})")
+        yield evidence.show_packet(o, "last_packet", row, f"its last packet ({where})")
     if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
-        side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
-        yield _shared.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing for this RPC")
+        side = hosts.host(tables, int(o.connection[row]), int(o.waits_for[row]))
+        yield evidence.show_packet(o, "heard_packet", row, f"{side} is still there, but sends nothing for this RPC")
 
 
 def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:
@@ -240,4 +242,4 @@ def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:
         "a dump of all stacks",
         f"on {side}, while the RPC hangs: shows what it waits for (SIGQUIT for Go and Java, py-spy dump for Python)",
     )
-    return (dump, *_failures.seen_first(tables, (int(tables.open_rpcs.connection[row]),), 0, deadlines))
+    return (dump, *software_at.seen_first(tables, (int(tables.open_rpcs.connection[row]),), 0, deadlines))

@@ -53,12 +53,13 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, failures, hosts, methods, ratings, resets, software_at, unanswered
+from ..facts.early_end import find_refusals
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..software import timers
 from ..tables import Mask, Tables
-from . import _failures, _resets, _shared, _software, _timers, _unanswered
-from ._early_end import find_refusals
 
 ID = "idle-connection-cut"
 ABOUT = About(
@@ -70,7 +71,7 @@ ABOUT = About(
 )
 
 
-class Limits(_failures.LossLimits, frozen=True, eq=False):
+class Limits(failures.LossLimits, frozen=True, eq=False):
     timeouts: int = 3
     """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
     idle_ns: int = 1_000_000_000
@@ -128,8 +129,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     u = tables.unanswered
-    rows = _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True)
-    for row, hit in zip(rows.tolist(), _unanswered.count_waiting(tables, rows).tolist(), strict=True):
+    rows = unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True)
+    for row, hit in zip(rows.tolist(), unanswered.count_waiting(tables, rows).tolist(), strict=True):
         silence = int(u.first_time_ns[row]) - int(u.heard_time_ns[row])
         yield _Cut(int(u.connection[row]), "no answer", row, silence, hit)
 
@@ -177,16 +178,16 @@ def _mark_crossed(tables: Tables, limits: Limits) -> Mask:
     known = (c.reset == 0) | (c.acknowledges == 1)
     crossed = np.asarray((c.direction == 1) & on_the_way & rested & known)
     for row in np.flatnonzero(crossed & (c.reset == 1)).tolist():
-        crossed[row] = not _resets.may_be_foreign(tables, row)
+        crossed[row] = not resets.may_be_foreign(tables, row)
     return crossed
 
 
 def _mark_busy(tables: Tables, cut: Mask) -> Iterator[tuple[int, bool]]:
     """Yield the first FINs and RSTs of their connections, and whether an open RPC had begun before the silence."""
     c = tables.closings
-    rows = np.flatnonzero(cut & _unanswered.mark_first_closings(tables))
+    rows = np.flatnonzero(cut & unanswered.mark_first_closings(tables))
     begun = c.peer_time_ns[rows] - c.peer_idle_ns[rows] // 2 - 1
-    busy = _unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows])
+    busy = unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows])
     yield from zip(rows.tolist(), busy.tolist(), strict=True)
 
 
@@ -199,22 +200,22 @@ def _name_kind(tables: Tables, cuts: list[_Cut], kind: str) -> str:
 def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     connections = tuple(sorted({cut.connection for cut in cuts}))
     hit, first = sum(cut.rpcs for cut in cuts), cuts[0]
-    lost = _unanswered.sum_lost(tables, connections) or None
-    share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
+    lost = unanswered.sum_lost(tables, connections) or None
+    share = None if lost is None else unanswered.share_lost(tables, connections, lost)
     affected = hit / max(tables.rpc_count, 1)
     silence = duration(float(np.median([cut.silence_ns for cut in cuts])))
     many = count(len(cuts), "idle connection")
     cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
     # an unanswered packet alone may mean that the host is gone
     silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
-    dark = silent[~_unanswered.mark_answered(tables, silent)]
+    dark = silent[~unanswered.mark_answered(tables, silent)]
     what = f"{many} {'was' if len(cuts) == 1 else 'were'} cut"
     refusals = find_refusals(tables, (cut.connection for cut in cuts if cut.kind == "RST"), limits.refused_ns)
     stopped = len(refusals) == len(connections)
-    is_brief = len(silent) == len(cuts) and bool(_unanswered.mark_brief(tables, silent).all())
+    is_brief = len(silent) == len(cuts) and bool(unanswered.mark_brief(tables, silent).all())
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
-        peers = _shared.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
+        peers = hosts.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
         what += f", or {peers} {'were' if ' and others' in peers else 'was'} gone,"
     elif is_brief:
         what += ", or packets were lost until the capture's end,"
@@ -222,8 +223,8 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
         id=ID,
         title=f"{what} after a silence of {silence}: {_name_kind(tables, cuts, first.kind)}",
         severity=_rate_severity(tables, hit, 0.0 if is_brief else share or 0.0, limits),
-        confidence=_shared.lower("medium" if gone or is_brief else "high", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("medium" if gone or is_brief else "high", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
         metrics={
@@ -234,7 +235,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             "shortest_silence_ns": min(cut.silence_ns for cut in cuts),
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
-        evidence=tuple(item for cut in cuts[: _shared.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
+        evidence=tuple(item for cut in cuts[: evidence.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
         explanation=_explain(tables, cuts, refusals.get(first.connection)),
         remedies=(_WHY_STOPPED,) if stopped else _list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
@@ -265,13 +266,13 @@ def _count(cuts: list[_Cut], kind: str) -> int:
 def _rate_severity(tables: Tables, hit: int, share: float, limits: Limits) -> Severity:
     if not hit:
         return "info"
-    many = _failures.are_many_lost(hit, tables.rpc_count, limits)
+    many = failures.are_many_lost(hit, tables.rpc_count, limits)
     return "critical" if many or share >= limits.critical_time else "warning"
 
 
 def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     first = cuts[0]
-    peer = _shared.host(tables, first.connection, _find_peer(tables, first))
+    peer = hosts.host(tables, first.connection, _find_peer(tables, first))
     kinds = ", ".join(
         f"{count(_count(cuts, kind), 'time')} {_name_kind(tables, cuts, kind)}" for kind in _WORDS if _count(cuts, kind)
     )
@@ -280,7 +281,7 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
     what = "Nothing was sent" if first.was_open else "No RPC was open"
     parts = [f"{what} on connection {first.connection} for {duration(first.silence_ns)}. {what_came}."]
     if first.kind == "no answer":
-        parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
+        parts.append(f"{unanswered.describe_end(tables, first.row)}. {unanswered.describe_answer(tables, first.row)}")
     elif first.kind == "RST":
         parts.append(_describe_reset(tables, first.row))
         if refused is not None:
@@ -293,7 +294,7 @@ def _explain(tables: Tables, cuts: list[_Cut], refused: int | None) -> str:
             f"{peer} closed without a GOAWAY. The request was on its way when the {first.kind.split()[-1]} was: "
             "the client could not know."
         )
-    if late := _unanswered.describe_deadlines(tables, tuple(cut.connection for cut in cuts)):
+    if late := unanswered.describe_deadlines(tables, tuple(cut.connection for cut in cuts)):
         parts.append(late)
     pings = int(tables.directions.keepalive_pings[2 * first.connection])
     parts.append(
@@ -308,7 +309,7 @@ def _describe_reset(tables: Tables, row: int) -> str:
     c = tables.closings
     after = duration(int(c.time_ns[row]) - int(c.peer_time_ns[row]))
     text = f"The RST came {after} after the packet"
-    if _resets.comes_from_elsewhere(tables, row):
+    if resets.comes_from_elsewhere(tables, row):
         text += f", with a TTL of {c.ttl[row]}; earlier packets of that host had a TTL of {c.most_ttl[row]}"
         return f"{text}. So a device on the path sent it, not that host."
     known = "" if c.acknowledges[row] else " It has no ACK: its sender did not know the connection any more."
@@ -325,17 +326,17 @@ def _find_peer(tables: Tables, cut: _Cut) -> int:
 
 def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
     if cut.kind == "no answer":
-        yield from _unanswered.show_unanswered(tables, cut.row)
+        yield from unanswered.show_unanswered(tables, cut.row)
         return
     c, row = tables.closings, cut.row
-    side = _shared.host(tables, cut.connection, int(c.direction[row]))
-    yield _shared.show_packet(c, "own_packet", row, f"the last bytes of {side}")
-    yield _shared.show_packet(c, "peer_packet", row, "the first bytes after the silence")
-    yield _shared.show_packet(c, "packet", row, f"{cut.kind.split()[-1]} from {side}, TTL {c.ttl[row]}")
+    side = hosts.host(tables, cut.connection, int(c.direction[row]))
+    yield evidence.show_packet(c, "own_packet", row, f"the last bytes of {side}")
+    yield evidence.show_packet(c, "peer_packet", row, "the first bytes after the silence")
+    yield evidence.show_packet(c, "packet", row, f"{cut.kind.split()[-1]} from {side}, TTL {c.ttl[row]}")
 
 
 def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
-    client = _shared.host(tables, cut.connection, 0)
+    client = hosts.host(tables, cut.connection, 0)
     shorter = duration(cut.silence_ns)
     note = f"on {client}: below {shorter}" + ("" if cut.was_open else "; the server must permit PINGs without calls")
     always = (
@@ -353,11 +354,11 @@ def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
         Remedy("grpc-js", "grpc.keepalive_time_ms", note),
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(...)", note),
     )
-    own = _failures.seen_first(tables, (cut.connection,), 0, open_call if cut.was_open else always)
+    own = software_at.seen_first(tables, (cut.connection,), 0, open_call if cut.was_open else always)
     if cut.kind in _CROSSED:
-        server = _shared.host(tables, cut.connection, 1)
+        server = hosts.host(tables, cut.connection, 1)
         goaway = Remedy("application", "GOAWAY, then a wait of a round trip, then FIN", f"on {server} or a proxy there")
         first = Remedy("any gRPC implementation", "the client's idle timeout", f"on {client}: below {shorter}")
-        timeout = _timers.make_idle_timeout(_software.recognise_server(tables, (cut.connection,)))
-        return (goaway, timeout, first, *_timers.list_idle_limits(cut.silence_ns))
-    return (*own, *_timers.list_idle_limits(cut.silence_ns))
+        timeout = timers.make_idle_timeout(software_at.recognise_server(tables, (cut.connection,)))
+        return (goaway, timeout, first, *timers.list_idle_limits(cut.silence_ns))
+    return (*own, *timers.list_idle_limits(cut.silence_ns))

@@ -55,6 +55,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..facts import congestion, contradictions, evidence, hosts, methods, stalls
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
@@ -62,12 +63,12 @@ from ..model.text import count, duration
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
-from . import _congestion, _figures, _shared, _stalls
+from ..tables.grouping import distinct
 
 ID = "initial-congestion-window"
 ABOUT = About(
     example="recorded/wild/etcd-bigrange.pcap.zst",
-    figure=_figures.blocked_time("congestion_window"),
+    figure=contradictions.blocked_time("congestion_window"),
     caused_by=("connection-churn",),
 )
 
@@ -109,9 +110,9 @@ def _find_beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     waits = tables.waits
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     rows = rows[
-        _congestion.mark_initial_window(tables, rows)
-        & ~_congestion.find_restarts(tables).small[rows]
-        & ~_congestion.mark_in_queues(tables)[rows]
+        congestion.mark_initial_window(tables, rows)
+        & ~congestion.find_restarts(tables).small[rows]
+        & ~congestion.mark_in_queues(tables)[rows]
         & (waits.flight[rows] <= limits.first_flights)
         & (rtt > 0)
         & (duration <= limits.longest_round_trips * rtt)
@@ -156,11 +157,11 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     streams = np.maximum(waits.streams[rows].astype(np.int64), 1)
     # an interval may last 292 years and block many streams, so that their product exceeds 64 bits
     waited = sum(map(operator.mul, waits.duration_ns[rows].tolist(), streams.tolist()))
-    lost = min(clip_ns(waited), _shared.rpc_time(tables))
+    lost = min(clip_ns(waited), methods.rpc_time(tables))
     paying = len(set(zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)))
-    share = _shared.share_of_time(tables, lost)
+    share = methods.share_of_time(tables, lost)
     row = int(firsts[0])
-    host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
+    host = hosts.host(tables, int(waits.connection[row]), int(waits.direction[row]))
     each = duration(lost / paying)
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
@@ -174,16 +175,16 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         id=ID,
         title=(f"{count(paying, 'RPC')} waited at the beginning of a connection for the initial congestion window"),
         severity=_rate_severity(tables, firsts, paying, share, limits),
-        confidence=_stalls.rate_confidence(tables, rows),
-        scope=_stalls.find_scope(tables, rows),
+        confidence=stalls.rate_confidence(tables, rows),
+        scope=stalls.find_scope(tables, rows),
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(item for row in firsts[: _shared.EXAMPLES].tolist() for item in _show_interval(tables, row)),
+        evidence=tuple(item for row in firsts[: evidence.EXAMPLES].tolist() for item in _show_interval(tables, row)),
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
-            f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
-            f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
+            f"{mss:,} bytes; TCP allows about {congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
+            f"first ACKs) and {stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{duration(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
             f"receive windows had room. {began} like this; "
             f"{who} waited. It happens once per connection and "
@@ -193,14 +194,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
             f"{who} waited {each}{' on average' if paying > 1 else ''} ({share:.0%} of RPC time) because a new "
-            f"connection may send only {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
+            f"connection may send only {congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )
 
 
 def _rate_severity(tables: Tables, firsts: Ints, paying: int, share: float, limits: Limits) -> Severity:
     """Return a warning where short-lived connections delay many RPCs; one connection's beginning is `info`."""
-    connections = _shared.distinct(tables.waits.connection[firsts])
+    connections = distinct(tables.waits.connection[firsts])
     closed = int((tables.connections.closed_time_ns[connections] >= 0).sum())
     many = paying >= limits.paying_share * tables.rpc_count
     return "warning" if many and closed >= limits.short_lived and share >= limits.warning_share else "info"
@@ -209,7 +210,7 @@ def _rate_severity(tables: Tables, firsts: Ints, paying: int, share: float, limi
 def _measure(tables: Tables, rows: Ints, firsts: Ints) -> dict[str, int | float | str]:
     waits = tables.waits
     return {
-        "connections": len(_shared.distinct(waits.connection[rows])),
+        "connections": len(distinct(waits.connection[rows])),
         "waits": len(rows),
         "median_wait_ns": int(np.median(waits.duration_ns[rows])),
         "round_trip_ns": int(np.median(waits.rtt_ns[firsts])),
@@ -222,13 +223,13 @@ def _measure(tables: Tables, rows: Ints, firsts: Ints) -> dict[str, int | float 
 
 def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
-    host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
+    host = hosts.host(tables, int(waits.connection[row]), int(waits.direction[row]))
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
-    yield from _stalls.show_interval(
+    yield from stalls.show_interval(
         tables,
         row,
         f"{host} stops with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of {mss:,}) on a new "
-        f"connection; {_stalls.describe_owed(tables, row)} still to send",
+        f"connection; {stalls.describe_owed(tables, row)} still to send",
         "the ACK that opens the congestion window",
         f"{host} resumes, {duration(int(waits.duration_ns[row]))} after the stop",
     )

@@ -44,11 +44,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import evidence, hosts, methods, ratings, software_at, unanswered
+from ..facts.failures import NOBODY, LossLimits, severity_of_loss
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Mask, Tables
-from . import _failures, _shared, _unanswered
+from ..tables.grouping import distinct
 
 ID = "keepalive-timeout"
 ABOUT = About(
@@ -56,7 +58,7 @@ ABOUT = About(
 )
 
 
-class Limits(_failures.LossLimits, frozen=True, eq=False):
+class Limits(LossLimits, frozen=True, eq=False):
     same_time: float = 0.2
     """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
     late_ns: int = 250_000_000
@@ -89,12 +91,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_closings(tables: Tables, wanted: Mask) -> Ints:
     """Find the closings wanted that are the first of their connections, behind PINGs that may be keepalive's."""
     c = tables.closings
-    rows = np.flatnonzero(wanted & _unanswered.mark_first_closings(tables))
+    rows = np.flatnonzero(wanted & unanswered.mark_first_closings(tables))
     if not len(rows):
         return rows  # np.isin imports numpy's masked arrays: 10 ms
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
-    other = pings.packet[np.isin(pings.purpose, _unanswered.OTHER_PINGS) & (pings.ack == 0)]
+    other = pings.packet[np.isin(pings.purpose, unanswered.OTHER_PINGS) & (pings.ack == 0)]
     return rows[~np.isin(c.ping_packet[rows], other)]
 
 
@@ -104,7 +106,7 @@ def _count_rpcs(tables: Tables) -> Ints:
     closing = np.full((len(tables.connections.rpcs), 2), -1)
     latest_first = np.argsort(c.packet)[::-1]
     closing[c.connection[latest_first], c.direction[latest_first]] = latest_first
-    reset = failures.reset_by < _failures.NOBODY
+    reset = failures.reset_by < NOBODY
     rpc = failures.rpc[reset]
     rows = closing[rpcs.connection[rpc], failures.reset_by[reset]]
     ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
@@ -114,8 +116,8 @@ def _count_rpcs(tables: Tables) -> Ints:
 
 def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) -> Finding:
     c, first = tables.closings, int(rows[0])
-    connections = tuple(_shared.distinct(c.connection[rows]).tolist())
-    side = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
+    connections = tuple(distinct(c.connection[rows]).tolist())
+    side = hosts.name_hosts(tables, c.connection[rows], c.direction[rows])
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
     lost = int(_count_rpcs(tables)[rows].sum())
     share = lost / max(tables.rpc_count, 1)
@@ -123,15 +125,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) ->
     closed = count(len(rows), "connection")
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
-    peer = _shared.name_hosts(tables, c.connection[rows], 1 - c.direction[rows])
+    peer = hosts.name_hosts(tables, c.connection[rows], 1 - c.direction[rows])
     rpcs = count(lost, "RPC")
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; "
         + (f"the round trip is {round_trip}" if hasty else f"{peer} had not acknowledged it"),
-        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits),
-        confidence=_shared.lower("high" if timer else "low", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        severity=severity_of_loss(lost, tables.rpc_count, limits),
+        confidence=ratings.lower("high" if timer else "low", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         metrics={
             "connections": len(connections),
             "affected_rpcs": lost,
@@ -139,7 +141,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) ->
             "median_wait_ns": int(np.median(waited)),
             "median_round_trip_ns": int(np.median(trip)),
         },
-        evidence=tuple(item for row in rows[: _shared.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
+        evidence=tuple(item for row in rows[: evidence.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
         explanation=(
             f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {rpcs}. The "
             f"shortest round trip is {round_trip} (median), "
@@ -166,15 +168,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) ->
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     c = tables.closings
-    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
-    yield _shared.show_packet(c, "ping_packet", row, f"PING of {side} on connection {c.connection[row]}")
+    side = hosts.host(tables, int(c.connection[row]), int(c.direction[row]))
+    yield evidence.show_packet(c, "ping_packet", row, f"PING of {side} on connection {c.connection[row]}")
     waited = duration(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
     how = "RST" if c.reset[row] else "FIN"
-    yield _shared.show_packet(c, "packet", row, f"{how} of {side}, {waited} after its PING")
+    yield evidence.show_packet(c, "packet", row, f"{how} of {side}, {waited} after its PING")
     late = _find_late_ack(tables, row)
     if late is not None:
         pings = tables.pings
-        yield _shared.show_packet(pings, "packet", late, "the acknowledgement of the PING")
+        yield evidence.show_packet(pings, "packet", late, "the acknowledgement of the PING")
 
 
 def _find_late_ack(tables: Tables, row: int) -> int | None:
@@ -203,4 +205,4 @@ def _list_remedies(tables: Tables, row: int, note: str) -> tuple[Remedy, ...]:
             "tonic", f"{'Server::http2_keepalive_timeout' if server else 'Endpoint::keep_alive_timeout'}(...)", note
         ),
     )
-    return _failures.seen_first(tables, (int(c.connection[row]),), int(c.direction[row]), settings)
+    return software_at.seen_first(tables, (int(c.connection[row]),), int(c.direction[row]), settings)

@@ -45,11 +45,12 @@ from itertools import chain
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, failures, hosts, ratings, software_at
+from ..facts.methods import methods_of_connections
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from ..tables.grouping import group_rows
-from . import _failures, _shared
+from ..tables.grouping import distinct, group_rows
 
 ID = "load-imbalance"
 ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", whole_connections=True)
@@ -105,7 +106,7 @@ def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
     answers: dict[tuple[int, ...], int] = {}
     for row, places in group_rows(given.lookup).items():
         if lookups.kind[row] in _ADDRESS_KINDS and lookups.answer_packet[row] > 0 and len(answers) < limits.answers:
-            addresses = _shared.distinct(given.address[places]).tolist()
+            addresses = distinct(given.address[places]).tolist()
             answers.setdefault((int(lookups.client_ip[row]), *addresses), row)
     for (client, *addresses), row in answers.items():
         ends = [(client, address) for address in addresses if (client, address) in used]
@@ -145,16 +146,16 @@ def _make_finding(tables: Tables, pool: _Pool) -> Finding:
     counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
     connections = tuple(sorted(chain(*pool.groups)))
     total, most = sum(counts.values()), next(iter(counts.values()))
-    busiest, client = tables.addresses[next(iter(counts))], _shared.host(tables, connections[0], 0)
-    listed = _failures.listed({tables.addresses[server]: rpcs for server, rpcs in counts.items()})
+    busiest, client = tables.addresses[next(iter(counts))], hosts.host(tables, connections[0], 0)
+    listed = failures.listed({tables.addresses[server]: rpcs for server, rpcs in counts.items()})
     unused = pool.servers - len(counts)
     where = "the answer of DNS" if pool.name else "connections at the same time"
     return Finding(
         id=ID,
         title=f"{most / total:.0%} of {total:,} RPCs went to one of {pool.servers:,} servers, {busiest}",
         severity="info",
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(connections, methods_of_connections(tables, connections)),
         metrics={
             "servers": pool.servers,
             "unused_servers": unused,
@@ -180,10 +181,12 @@ def _make_finding(tables: Tables, pool: _Pool) -> Finding:
 def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...]) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
-        yield _shared.show_packet(lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses")
-    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: _shared.EXAMPLES]:
+        yield evidence.show_packet(
+            lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses"
+        )
+    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: evidence.EXAMPLES]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
-        yield _shared.show_packet(c, "first_packet", row, what)
+        yield evidence.show_packet(c, "first_packet", row, what)
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
@@ -198,4 +201,4 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy
     age = Remedy(
         "grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", "server: clients connect again, spread anew"
     )
-    return (*_failures.seen_first(tables, connections, 0, settings), age)
+    return (*software_at.seen_first(tables, connections, 0, settings), age)

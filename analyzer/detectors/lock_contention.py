@@ -40,22 +40,23 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions, hosts, methods, processes, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software.recognise import C_CORE
 from ..tables import Processes, Tables
-from . import _figures, _processes, _shared, _software
 
 ID = "lock-contention"
 ABOUT = About(
     example="recorded/processes/lock-contention.pcap.zst",
-    figure=_figures.thread_time("lock"),
+    figure=contradictions.thread_time("lock"),
     precedence=3,
     needs_processes=True,
 )
 
 
-class Limits(_processes.WaitLimits, frozen=True, eq=False):
+class Limits(processes.WaitLimits, frozen=True, eq=False):
     share: float = 0.2
     """Share of the time in waits for locks (heuristic: below it other parts matter more)."""
 
@@ -65,35 +66,35 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if tables.processes and not tables.processes.locks:
         yield Skipped(ID, "waits for locks were not recorded: grpcdiag capture --processes full records them")
         return
-    waited = _processes.find_longest(tables, ["lock"], limits, limits.share)
+    waited = processes.find_longest(tables, ["lock"], limits, limits.share)
     if waited and tables.processes:
         yield _make_finding(tables, tables.processes, waited, limits)
 
 
-def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
-    connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
+def _make_finding(tables: Tables, found: Processes, waited: processes.Waited, limits: Limits) -> Finding:
+    connections = processes.list_connections(found, waited)
+    host, total = hosts.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     return Finding(
         id=ID,
         title=f"Threads waited for a shared lock or queue in {waited.share:.0%} of the time in which they had to act",
         severity="warning" if waited.total_ns > waited.idle_ns and waited.weight >= limits.warning_share else "info",
-        confidence=_shared.lower("medium", _processes.rate_confidence(tables, waited)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("medium", processes.rate_confidence(tables, waited)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
-        share=_shared.share_of_time(tables, waited.lost_ns),
-        metrics=_processes.make_metrics(found, waited),
+        share=methods.share_of_time(tables, waited.lost_ns),
+        metrics=processes.make_metrics(found, waited),
         evidence=tuple(
-            _processes.show_longest(found, waited, "waiting for a lock or queue that other threads wait for")
+            processes.show_longest(found, waited, "waiting for a lock or queue that other threads wait for")
         ),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. {_processes.describe_places(waited)}. "
+            f"{processes.describe_parts(waited)}. {processes.describe_places(waited)}. "
             "Three threads or more waited for the same word in memory at once, and each was woken by one that had "
             "waited, too: as at a contended lock, or at a queue whose workers hand work to each other."
         ),
         remedies=(
             Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock, or the queue"),
-            Remedy(_software.C_CORE, "no lock around a stub", "stubs and channels may be used by all threads"),
+            Remedy(C_CORE, "no lock around a stub", "stubs and channels may be used by all threads"),
             Remedy("grpc-python", "several processes", "the interpreter's lock lets one thread run at a time"),
         ),
         references=("https://man7.org/linux/man-pages/man2/futex.2.html",),

@@ -85,6 +85,11 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, icmp, outages, stalls, unanswered
+from ..facts.evidence import EXAMPLES
+from ..facts.hosts import host
+from ..facts.methods import methods_of_connections, share_of_time
+from ..facts.ratings import lower, quality_allows, severity
 from ..model.analysis import Analysis
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -92,16 +97,14 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count, duration
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
-from . import _figures, _icmp, _outages, _shared, _stalls, _unanswered
-from ._shared import host, lower, methods_of_connections, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
 
 
 def _write_figure(analysis: Analysis) -> str:
     retransmitted = sum(connection.retransmitted_packets for connection in analysis.connections)
-    packets = _figures.add_up(analysis, lambda side: side.packets)
-    blocked = _figures.blocked_time("loss_recovery")(analysis)
+    packets = contradictions.add_up(analysis, lambda side: side.packets)
+    blocked = contradictions.blocked_time("loss_recovery")(analysis)
     return f"{retransmitted:,} of {count(packets, 'packet')} retransmitted; {blocked}"
 
 
@@ -119,7 +122,7 @@ _HELD_NS = 100_000_000
 """A path from which no packet comes for so long is no full queue (RFC 8289 section 4.3, INTERVAL)."""
 
 
-class Limits(_stalls.TimeLimits, frozen=True, eq=False):
+class Limits(stalls.TimeLimits, frozen=True, eq=False):
     repeated_share: float = 0.001
     """Reported without a waiting RPC from this share of retransmitted packets (heuristic: more than a stray one)."""
     repeated_warning: float = 0.01
@@ -174,9 +177,9 @@ def _mark_explained(tables: Tables, rows: Ints) -> Mask:
     Of a packet that was too big there are two pieces at most.
     """
     resent = tables.connections.retransmitted_packets[rows]
-    smaller = resent <= 2 * _icmp.count_too_big(tables, rows)
+    smaller = resent <= 2 * icmp.count_too_big(tables, rows)
     u, in_vain = tables.unanswered, np.zeros(len(tables.connections.rpcs), dtype=np.int64)
-    proved = _unanswered.mark_proved(tables) | _unanswered.mark_stuck(tables)
+    proved = unanswered.mark_proved(tables) | unanswered.mark_stuck(tables)
     np.add.at(in_vain, u.connection[proved], u.retransmissions[proved])
     return np.asarray(smaller | (resent <= in_vain[rows]) | (tables.connection_budgets[rows, _PEER_UNREACHABLE] > 0))
 
@@ -202,7 +205,7 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         explanation=(
             f"{packets} ({share:.1%} of all on {len(scope):,} {'TLS ' * hidden}connection{'s' * (len(scope) > 1)}) "
             f"were retransmitted; the longest recovery took {longest}. {_ENCRYPTED if hidden else _OUT_OF_SIGHT}"
-            f"{_icmp.describe_too_big(tables, cost.rows)}"
+            f"{icmp.describe_too_big(tables, cost.rows)}"
         ),
         remedies=cause.remedies if cause else _list_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
@@ -267,14 +270,14 @@ class _Cause(Struct, frozen=True, eq=False):
 
 def _find_cause(tables: Tables, cost: _Cost) -> _Cause | None:
     """Find an outage, or one direction that is dropped."""
-    if (row := _outages.find_one_way(tables, cost.rows, cost.lost_ns)) is not None:
-        evidence, remedies = _outages.show_one_way(tables, row), _outages.list_one_way_remedies(tables, row)
-        advice = _outages.advise_one_way(tables, row)
-        return _Cause(_outages.describe_one_way(tables, row), advice, tuple(evidence), remedies)
-    if (cut := _outages.find_outage(tables, cost.rows, cost.lost_ns)) is not None:
-        evidence, remedies = _outages.show_outage(tables, cut), _outages.list_remedies(tables, cut)
-        advice = _outages.advise_outage(tables, cut)
-        return _Cause(_outages.describe_outage(tables, cut), advice, tuple(evidence), remedies)
+    if (row := outages.find_one_way(tables, cost.rows, cost.lost_ns)) is not None:
+        evidence, remedies = outages.show_one_way(tables, row), outages.list_one_way_remedies(tables, row)
+        advice = outages.advise_one_way(tables, row)
+        return _Cause(outages.describe_one_way(tables, row), advice, tuple(evidence), remedies)
+    if (cut := outages.find_outage(tables, cost.rows, cost.lost_ns)) is not None:
+        evidence, remedies = outages.show_outage(tables, cut), outages.list_remedies(tables, cut)
+        advice = outages.advise_outage(tables, cut)
+        return _Cause(outages.describe_outage(tables, cut), advice, tuple(evidence), remedies)
     return None
 
 
@@ -323,7 +326,7 @@ def _name_hosts(tables: Tables, cost: _Cost) -> str:
 
 def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
     connections = tables.connections
-    for row in cost.rows[: _shared.EXAMPLES]:
+    for row in cost.rows[:EXAMPLES]:
         end, ns = int(connections.recovery_time_ns[row]), int(connections.recovery_ns[row])
         yield Evidence(
             int(connections.recovery_from_packet[row]),
@@ -334,7 +337,7 @@ def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
         yield Evidence(
             int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {duration(ns)} later"
         )
-    for wait in _find_after_loss(tables, cost)[: _shared.EXAMPLES]:
+    for wait in _find_after_loss(tables, cost)[:EXAMPLES]:
         yield from _show_window(tables, int(wait))
 
 
@@ -379,7 +382,7 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
             f"another {duration(cost.window_ns)} for extra round trips: traffic that does not fill the window does "
             "not make it grow again."
         )
-    return text + _icmp.describe_too_big(tables, cost.rows)
+    return text + icmp.describe_too_big(tables, cost.rows)
 
 
 def _find_queue(tables: Tables, cost: _Cost) -> int:

@@ -42,12 +42,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import draining, failures, hosts, ratings
+from ..facts.failures import Failed
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import TOUCHES_GAP, Tables
-from . import _draining, _failures, _shared
-from ._failures import Failed
 
 ID = "lost-answer"
 ABOUT = About(
@@ -60,14 +60,14 @@ ABOUT = About(
 _NO_ERROR, _SERVER = 0, 1
 
 
-Limits = _failures.LossLimits
+Limits = failures.LossLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that a server reset with NO_ERROR before their trailers."""
-    rows = _failures.failed(tables)
+    rows = failures.failed(tables)
     lost = (rows.row >= 0) & (rows.reset_by == _SERVER) & (rows.reset_code == _NO_ERROR)
-    lost &= ~np.isin(rows.source, (_failures.TRAILERS, _failures.HTTP_STATUS))
+    lost &= ~np.isin(rows.source, (failures.TRAILERS, failures.HTTP_STATUS))
     rows = rows.where(lost & (tables.rpcs.flags[rows.rpc] & TOUCHES_GAP == 0))
     if len(rows):
         yield _make_finding(tables, rows, limits)
@@ -77,26 +77,26 @@ _AT_SHUTDOWN = "its shutdown ended them after its GOAWAY, so give that more time
 
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything, connections = tables.rpc_count, _failures.connections_of(tables, rows.rpc)
+    everything, connections = tables.rpc_count, failures.connections_of(tables, rows.rpc)
     share, begun = len(rows) / everything, int((rows.http_status != 0).sum())
-    server = _shared.name_hosts(tables, connections, _SERVER)
+    server = hosts.name_hosts(tables, connections, _SERVER)
     calls = f"{len(rows):,} of {count(everything, 'RPC')}"
     ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    shut = bool(_draining.mark_shut_down(tables, rows.rpc, ends).all())
+    shut = bool(draining.mark_shut_down(tables, rows.rpc, ends).all())
     return Finding(
         id=ID,
         title=f"{calls} were reset with NO_ERROR before their answer was complete",
-        severity=_failures.severity_of_loss(len(rows), everything, limits),
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
+        severity=failures.severity_of_loss(len(rows), everything, limits),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(connections, failures.methods_of(tables, rows.rpc)),
         metrics={
             "lost_answers": len(rows),
             "answers_begun": begun,
             "rpcs": everything,
             "lost_share": share,
-            "lost_by_method": _failures.listed(_failures.by_method(tables, rows.rpc)),
+            "lost_by_method": failures.listed(failures.by_method(tables, rows.rpc)),
         },
-        evidence=tuple(_failures.spans(tables, rows)),
+        evidence=tuple(failures.spans(tables, rows)),
         explanation=(
             f"{server} ended {calls} ({share:.1%}) with RST_STREAM(NO_ERROR) and without trailers; {begun:,} of them "
             "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it "

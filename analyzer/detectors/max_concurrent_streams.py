@@ -54,13 +54,16 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import control, hosts, methods, ratings
+from ..facts.turns import Rows, measure_turns
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software import windows_and_limits
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import COMPLETE, Mask, Tables
 from ..tables.durations import total_ns
-from . import _control, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -122,21 +125,21 @@ def _mark_prompt(tables: Tables, limits: Limits) -> Mask:
 def _mark_busy(tables: Tables, limits: Limits) -> Mask:
     """Mark connections that were at a large limit most of the time: a busy client may take places late."""
     rows = np.arange(len(tables.connections.rpcs))
-    active = _turns.measure_turns(tables, rows).active_ns
+    active = measure_turns(tables, rows).active_ns
     large = tables.connections.peer_max_concurrent_streams >= limits.certain_limit
     return np.asarray(large & (tables.turns.at_limit_ns >= limits.critical_share * active))
 
 
-def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
     streams = count(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
-    share = min(1.0, at_limit / int(_turns.measure_turns(tables, np.array([row])).active_ns[0]))
-    lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
-    grave = _shared.severity(share, limits.warning_share, limits.critical_share)
-    client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
+    share = min(1.0, at_limit / int(measure_turns(tables, np.array([row])).active_ns[0]))
+    lost = min(total_ns(turns.at_limit_ns[rows]), methods.rpc_time(tables))
+    grave = ratings.severity(share, limits.warning_share, limits.critical_share)
+    client, server = hosts.host(tables, row, 0), hosts.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), duration(at_limit)
     certain = limit >= limits.certain_limit and bool(_mark_prompt(tables, limits)[row])
     queue, were_waiting = ("queue", "were") if certain else ("may queue", "may have been")
@@ -144,10 +147,10 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
         id=ID,
         title=f"RPCs {queue}: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
         severity="warning" if grave == "critical" and not certain else grave,
-        confidence=_shared.lower(_shared.quality_allows(tables), _rate_confidence(limit, certain)),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        confidence=ratings.lower(ratings.quality_allows(tables), _rate_confidence(limit, certain)),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost if certain else None,
-        share=_shared.share_of_time(tables, lost) if certain else None,
+        share=methods.share_of_time(tables, lost) if certain else None,
         at_least=certain,
         metrics={
             "connections": len(rows),
@@ -167,7 +170,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"{_describe_callers(tables, row, limit)}"
             f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        remedies=_list_remedies(hosts.implementation(tables, row, 1), hosts.implementation(tables, row, 0)),
         references=(
             "RFC 9113 section 5.1.2",
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
@@ -193,12 +196,12 @@ _MAY_QUEUE = (
 )
 
 
-def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
+def _make_full_finding(tables: Tables, rows: Rows) -> Finding:
     """Report connections on which as many streams as allowed stay open."""
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, at_limit = int(connections.peer_max_concurrent_streams[row]), int(turns.at_limit_ns[row])
-    client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
+    client, server = hosts.host(tables, row, 0), hosts.host(tables, row, 1)
     where, streams = f"connection {row}", count(limit, "stream")
     number, time = int(turns.ended_at_limit[row]), duration(at_limit)
     ended = f"only {number:,} of them ended in {time}" if number else f"none of them ended for {time}"
@@ -206,8 +209,8 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
         id=ID,
         title=f"{where} is full: {server} allows {streams}, and {ended}",
         severity="warning",
-        confidence=_shared.lower("medium", _shared.quality_allows(tables)),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        confidence=ratings.lower("medium", ratings.quality_allows(tables)),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         metrics={"connections": len(rows), "max_concurrent_streams": limit, "at_limit_ns": at_limit},
         evidence=tuple(_show_full(tables, row, limit)),
         explanation=(
@@ -215,7 +218,7 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
             f"{where}, and {ended}. No further RPC can begin there until one does. Whether an RPC waits is not on the "
             "wire: only the client knows its queue."
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        remedies=_list_remedies(hosts.implementation(tables, row, 1), hosts.implementation(tables, row, 0)),
         references=("RFC 9113 section 5.1.2",),
         verdict=(
             f"Connection {row} carries {streams}, as many as {server} allows, and {ended}: further RPCs of {client} "
@@ -234,7 +237,7 @@ def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     still = np.arange(1, len(on) + 1) - np.searchsorted(ends, rpcs.start_time_ns[on], side="right")
     full = on[still >= limit]
     if not len(full):
-        yield from _control.show_span(tables, row, f"{count(limit, 'stream')} stay open, as many as allowed")
+        yield from control.show_span(tables, row, f"{count(limit, 'stream')} stay open, as many as allowed")
         return
     last = int(full[0])
     words = f"stream {rpcs.stream[last]} begins: {limit:,} are open, as many as allowed"
@@ -264,8 +267,8 @@ def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(_software.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+        Remedy(C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
-    at_server = _software_settings.list_software_settings(_software_settings.STREAM_LIMIT, server, 1)
-    at_client = _software.sort_by_implementation(opened, client)
+    at_server = windows_and_limits.list_software_settings(windows_and_limits.STREAM_LIMIT, server, 1)
+    at_client = sort_by_implementation(opened, client)
     return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

@@ -45,15 +45,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import _core
+from ..facts import failures as common
+from ..facts import retries, software_at
+from ..facts.evidence import FEW_EXAMPLES, show_packet
+from ..facts.failures import Failed
+from ..facts.hosts import name_hosts
+from ..facts.ratings import lower, quality_allows
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
+from ..software.recognise import C_CORE
 from ..tables import ERROR_CODES, Counts, Mask, Tables
-from . import _failures as common
-from . import _retries
-from ._failures import Failed
-from ._shared import FEW_EXAMPLES, lower, name_hosts, quality_allows, show_packet
-from ._software import C_CORE
 
 ID = "message-too-large"
 ABOUT = About(example="recorded/wild/grpc-java-receive-limit.pcap.zst", precedence=2, weight="refused_share")
@@ -107,7 +109,7 @@ def _are_responses(tables: Tables, rows: Failed, limits: Limits) -> Mask:
     after = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns - begun
     prompt: Mask = (rows.reset_by == 0) & (begun >= 0) & (after <= limits.prompt_ns)
     prompt &= (rows.source != common.CLIENT_DEADLINE) & _are_too_long(tables, rows, 1, limits)
-    prompt[prompt] = ~_retries.mark_hedged(tables, rows.rpc[prompt].astype(np.int64))
+    prompt[prompt] = ~retries.mark_hedged(tables, rows.rpc[prompt].astype(np.int64))
     return prompt
 
 
@@ -157,7 +159,7 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
             "That is the usual limit on received messages; a receiver refuses a message by its prefix alone. "
             f"{sees}{'' if explicit else _ALIKE[direction]}"
         ),
-        remedies=common.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
+        remedies=software_at.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
         references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
         verdict=(
             f"{receiver} {does} {refused} while {messages} arrived: check its limit on received messages (4 MiB by "

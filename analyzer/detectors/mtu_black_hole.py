@@ -54,13 +54,14 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import evidence, hosts, icmp, methods, ratings
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _icmp, _shared
+from ..tables.grouping import distinct
 
 ID = "mtu-black-hole"
 ABOUT = About(
@@ -105,10 +106,10 @@ def _find_rows(tables: Tables, limits: Limits) -> Ints:
 
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     u, first = tables.undelivered, int(rows[0])
-    connections = tuple(_shared.distinct(u.connection[rows]).tolist())
-    sender = _shared.name_hosts(tables, u.connection[rows], u.direction[rows])
+    connections = tuple(distinct(u.connection[rows]).tolist())
+    sender = hosts.name_hosts(tables, u.connection[rows], u.direction[rows])
     lost = total_ns(tables.connection_budgets[list(connections), _LOSS])
-    share = _shared.share_of_time(tables, lost)
+    share = methods.share_of_time(tables, lost)
     lengths, arrived = _measure_sizes(tables, rows)
     least, most, passed = int(lengths.min()), int(lengths.max()), int(arrived.min())
     size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
@@ -117,8 +118,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         id=ID,
         title=f"packets of {sender} with {size} bytes never arrive, those with up to {passed:,} do",
         severity="critical" if share >= limits.critical_share else "warning",
-        confidence=_shared.lower("high" if u.retransmissions[first] else "medium", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("high" if u.retransmissions[first] else "medium", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=lost or None,
         share=share if lost else None,
         metrics={
@@ -128,7 +129,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
-        evidence=tuple(e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _show_row(tables, row)),
+        evidence=tuple(e for row in rows[: evidence.FEW_EXAMPLES].tolist() for e in _show_row(tables, row)),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
@@ -140,9 +141,9 @@ def _make_verdict(tables: Tables, row: int, sender: str, size: str, passed: str)
     lost = f"packets of {sender} with {size}"
     if (error := _find_error(tables, row)) is None:
         connection = np.array([tables.undelivered.connection[row]], dtype=np.int64)
-        silently = "" if _icmp.count_too_big(tables, connection)[0] else " silently"
+        silently = "" if icmp.count_too_big(tables, connection)[0] else " silently"
         return f"The path drops {lost}{silently}, while those up to {passed}: lower the MTU or MSS there."
-    reporter, mtu = _icmp.name_reporter(tables, error), int(tables.icmp_errors.mtu[error])
+    reporter, mtu = icmp.name_reporter(tables, error), int(tables.icmp_errors.mtu[error])
     return (
         f"{reporter} drops {lost} and reports an MTU of {mtu:,} bytes, but {sender} repeats them: let ICMP errors "
         "reach its TCP."
@@ -153,8 +154,8 @@ def _find_error(tables: Tables, row: int) -> int | None:
     """Find the ICMP error after which the sender repeated bytes that are too many for the MTU that it names."""
     u, errors = tables.undelivered, tables.icmp_errors
     connection, direction = int(u.connection[row]), int(u.direction[row])
-    about = (errors.connection == connection) & (errors.direction == direction) & _icmp.mark_too_big(tables)
-    about &= (errors.mtu >= np.where(errors.kind == _icmp.UNREACHABLE, *LEAST_MTU)) & (
+    about = (errors.connection == connection) & (errors.direction == direction) & icmp.mark_too_big(tables)
+    about &= (errors.mtu >= np.where(errors.kind == icmp.UNREACHABLE, *LEAST_MTU)) & (
         errors.mtu < u.shortest[row] + LEAST_HEADERS
     )
     rows = np.flatnonzero(about & (errors.first_time_ns < u.last_time_ns[row]))
@@ -171,7 +172,7 @@ def _measure_sizes(tables: Tables, rows: Ints) -> tuple[Counts, Counts]:
 
 def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     u, first = tables.undelivered, int(rows[0])
-    sender = _shared.host(tables, int(u.connection[first]), int(u.direction[first]))
+    sender = hosts.host(tables, int(u.connection[first]), int(u.direction[first]))
     size, passed = (int(bytes_[0]) for bytes_ in _measure_sizes(tables, rows))
     open_for = duration(float(u.heard_time_ns[first] - u.first_time_ns[first]))
     where = f"on connection {u.connection[first]}"
@@ -192,31 +193,33 @@ def _explain(tables: Tables, rows: Ints, lost: int) -> str:
         lives = "Its peer reported shorter bytes behind them as received, so the path works for small packets."
     parts = [what, lives]
     if (error := _find_error(tables, first)) is not None:
-        parts.append(f"{_icmp.describe_error(tables, error)}, and {sender} repeated the same bytes after that.")
+        parts.append(f"{icmp.describe_error(tables, error)}, and {sender} repeated the same bytes after that.")
     if lost:
         parts.append(f"RPCs waited {duration(lost)} in total.")
     if len(rows) > 1:
-        parts.append(f"The same is seen on {count(len(_shared.distinct(u.connection[rows])), 'connection')}.")
+        parts.append(f"The same is seen on {count(len(distinct(u.connection[rows])), 'connection')}.")
     return " ".join(parts)
 
 
 def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.undelivered
-    sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
+    sender = hosts.host(tables, int(u.connection[row]), int(u.direction[row]))
     first, first_ns = int(u.first_packet[row]), int(u.first_time_ns[row])
     if (error := _find_error(tables, row)) is not None:
-        yield _icmp.show_error(tables, error, 0)
+        yield icmp.show_error(tables, error, 0)
     if u.retransmissions[row]:
         yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")
         if u.behind_packet[row]:
             what = "its peer reports later, shorter bytes as received (SACK)"
-            yield _shared.show_packet(u, "behind_packet", row, what)
-        yield _shared.show_packet(u, "last_packet", row, f"retransmission {u.retransmissions[row]:,} of the same bytes")
+            yield evidence.show_packet(u, "behind_packet", row, what)
+        yield evidence.show_packet(
+            u, "last_packet", row, f"retransmission {u.retransmissions[row]:,} of the same bytes"
+        )
     else:
         yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
     if u.heard_packet[row] > max(first, int(u.last_packet[row])):
         what = "the last packet of its peer, which still does not acknowledge them"
-        yield _shared.show_packet(u, "heard_packet", row, what)
+        yield evidence.show_packet(u, "heard_packet", row, what)
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:

@@ -84,19 +84,22 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, evidence, hosts, methods, ratings, unanswered
+from ..facts.congestion import INITIAL_SEGMENTS
+from ..facts.stalls import make_scope
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
+from ..software import windows_and_limits
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
-from ..tables.grouping import group_rows
-from . import _figures, _shared, _software_settings, _unanswered
-from ._congestion import INITIAL_SEGMENTS
-from ._stalls import make_scope
+from ..tables.grouping import distinct, group_rows
 
 ID = "network-queueing"
-ABOUT = About(example="recorded/lab/network-queueing-upload.pcap.gz", figure=_figures.blocked_time("network_queue"))
+ABOUT = About(
+    example="recorded/lab/network-queueing-upload.pcap.gz", figure=contradictions.blocked_time("network_queue")
+)
 
 _QUEUE = CAUSES.index("network_queue")
 _SEGMENT = 1460
@@ -163,7 +166,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
     seen_ns = max(worst.lost_ns, worst.duration_ns if worst.behind else 0)
-    if _shared.share_of_time(tables, seen_ns) >= limits.least_share:
+    if methods.share_of_time(tables, seen_ns) >= limits.least_share:
         yield _make_finding(tables, worst, limits)
 
 
@@ -202,7 +205,7 @@ def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, limits: 
     order = np.argsort(each, kind="stable")
     passed = np.cumsum(durations[order])
     p50 = int(each[order][np.searchsorted(passed, passed[-1] / 2)])  # half of the time it was no longer
-    connections = _shared.distinct(queues.connection[rows])
+    connections = distinct(queues.connection[rows])
     place = np.searchsorted(connections, queues.connection[rows])
     seen, sent = (np.zeros(len(connections), dtype=np.int64) for _ in range(2))
     filling = int(queues.bytes[rows[~_mark_silent(tables, rows, limits)]].sum())
@@ -222,7 +225,7 @@ def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, limits: 
         filler=int(connections[sent.argmax()]),
         filler_share=int(sent.max()) / max(1, int(sent.sum())),
         losers=losers,
-        lost_ns=min(total_ns(tables.connection_budgets[losers, _QUEUE]), _shared.rpc_time(tables)),
+        lost_ns=min(total_ns(tables.connection_budgets[losers, _QUEUE]), methods.rpc_time(tables)),
     )
 
 
@@ -249,7 +252,7 @@ def _find_standstill(tables: Tables, rows: Ints, limits: Limits) -> int:
 
 def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     sender, _ = _name_ends(tables, queue)
-    share = _shared.share_of_time(tables, queue.lost_ns)
+    share = methods.share_of_time(tables, queue.lost_ns)
     costs = share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     used = tables.connection_methods
@@ -259,9 +262,9 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=title,
-        severity=_shared.severity(share, limits.least_share, limits.critical_share),
-        confidence=_shared.lower(
-            "medium" if queue.behind or _is_steady(queue, limits) else "high", _shared.quality_allows(tables)
+        severity=ratings.severity(share, limits.least_share, limits.critical_share),
+        confidence=ratings.lower(
+            "medium" if queue.behind or _is_steady(queue, limits) else "high", ratings.quality_allows(tables)
         ),
         scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
         lost_ns=queue.lost_ns if costs else None,
@@ -280,7 +283,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
 
 def _name_ends(tables: Tables, queue: _Queue) -> tuple[str, str]:
     connection = int(tables.queues.connection[queue.rows[0]])
-    return _shared.host(tables, connection, queue.direction), _shared.host(tables, connection, 1 - queue.direction)
+    return hosts.host(tables, connection, queue.direction), hosts.host(tables, connection, 1 - queue.direction)
 
 
 def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
@@ -305,7 +308,7 @@ def _describe_standstill(tables: Tables, queue: _Queue, limits: Limits) -> tuple
     rows = queue.rows[_mark_held(tables, queue.rows, limits)]
     longest = rows[np.argmax(tables.queues.silent_ns[rows])]
     end = int(tables.queues.longest_time_ns[longest])
-    since, until = (_unanswered.format_instant(tables, at) for at in (end - queue.held_ns, end))
+    since, until = (unanswered.format_instant(tables, at) for at in (end - queue.held_ns, end))
     return (
         f"packets from {sender} to {receiver} were held on the way for up to {held}, and then came together",
         f"No packet from {sender} to {receiver} came through from {since} to {until} ({held}). Then packets came "
@@ -354,7 +357,7 @@ def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]
 def _show_packets(tables: Tables, queue: _Queue, sender: str) -> Iterator[Evidence]:
     """Show the first packet of the longest queue, and the packets that were queued longest."""
     queues = tables.queues
-    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: _shared.EXAMPLES]
+    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: evidence.EXAMPLES]
     first = _find_begin(tables, queue.rows, longest[0])
     shown = {
         int(queues.longest_packet[row]): (queues.longest_time_ns[row], queues.longest_ns[row], row) for row in longest
@@ -399,11 +402,11 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, limits: Limits) -
     )
     if queue.standing_bytes < limits.filled_bytes:
         return (shape,)
-    reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
-    kind = _software_settings.CONNECTION_WINDOW
+    reading = hosts.implementation(tables, queue.filler, 1 - queue.direction)
+    kind = windows_and_limits.CONNECTION_WINDOW
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
     held = rate * max(0, int(tables.connections.min_rtt_ns[queue.filler])) // 1_000_000_000
-    windows = _software_settings.list_software_settings(kind, reading, 1 - queue.direction) if held >= _WINDOW else ()
+    windows = windows_and_limits.list_software_settings(kind, reading, 1 - queue.direction) if held >= _WINDOW else ()
     return (
         Remedy(
             "application",

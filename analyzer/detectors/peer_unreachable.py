@@ -65,16 +65,17 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, evidence, hosts, icmp, methods, ratings, software_at, unanswered
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
-from . import _failures, _figures, _icmp, _shared, _unanswered
+from ..tables.grouping import distinct
 
 ID = "peer-unreachable"
 ABOUT = About(
     example="recorded/wild/half-open-nodeadline.pcap.zst",
-    figure=_figures.blocked_time("peer_unreachable"),
+    figure=contradictions.blocked_time("peer_unreachable"),
     precedence=0,
     whole_connections=True,
     without_rpcs=True,
@@ -95,7 +96,7 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all peers that do not answer any more."""
-    rows = _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=False)
+    rows = unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=False)
     if len(rows):
         u = tables.unanswered
         longest = u.last_time_ns[rows] - u.first_time_ns[rows]
@@ -104,37 +105,37 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     u, first = tables.unanswered, int(rows[0])
-    connections = tuple(_shared.distinct(u.connection[rows]).tolist())
-    peers = _shared.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
+    connections = tuple(distinct(u.connection[rows]).tolist())
+    peers = hosts.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
     readable = tables.connections.rpcs[list(connections)].any()
-    lost = _unanswered.sum_lost(tables, connections) if readable else None
-    share = None if lost is None else _unanswered.share_lost(tables, connections, lost)
-    waiting = int(_unanswered.count_waiting(tables, rows).sum())
+    lost = unanswered.sum_lost(tables, connections) if readable else None
+    share = None if lost is None else unanswered.share_lost(tables, connections, lost)
+    waiting = int(unanswered.count_waiting(tables, rows).sum())
     silent = int(u.last_time_ns[first]) - int((u.heard_time_ns if u.heard_packet[first] else u.first_time_ns)[first])
-    heard = f"after {_unanswered.format_instant(tables, int(u.heard_time_ns[first]))}"
+    heard = f"after {unanswered.format_instant(tables, int(u.heard_time_ns[first]))}"
     if not u.heard_packet[first]:
         heard = "in this capture"
-    latest = _unanswered.format_instant(tables, int(u.first_time_ns[rows].min()))
+    latest = unanswered.format_instant(tables, int(u.first_time_ns[rows].min()))
     were = (
         "was unreachable" if len(rows) == 1 else f"did not answer on {count(len(connections), 'connection')}, the first"
     )
-    alone = peers == _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
+    alone = peers == hosts.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
     then = f"look for what happened to {'that host or path' if alone else 'these hosts or paths'}"
-    if (error := _unanswered.find_error(tables, first)) is not None:
-        then = f"find out why {_icmp.name_reporter(tables, error)} reports {_icmp.name_error(tables, error)}"
+    if (error := unanswered.find_error(tables, first)) is not None:
+        then = f"find out why {icmp.name_reporter(tables, error)} reports {icmp.name_error(tables, error)}"
     is_brief, is_long = (
-        bool(_unanswered.mark_brief(tables, rows).all()),
-        bool(_unanswered.mark_long(tables, rows).all()),
+        bool(unanswered.mark_brief(tables, rows).all()),
+        bool(unanswered.mark_long(tables, rows).all()),
     )
     if is_long and error is None:
         were, then = f"did not answer packets of {int(u.shortest[rows].min()):,} bytes or more", _LONG
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
-    kept_alive = _unanswered.is_kept_alive(tables, first, limits.idle_ns)
-    tried_again = all(_unanswered.find_next_try(tables, row) is not None for row in rows.tolist())
+    kept_alive = unanswered.is_kept_alive(tables, first, limits.idle_ns)
+    tried_again = all(unanswered.find_next_try(tables, row) is not None for row in rows.tolist())
     # a client that opens a new connection has noticed, by keepalive or otherwise
     keepalive = "shorten the keepalive time, and " if kept_alive else "check that keepalive is set, and "
     keepalive = "" if is_long or (tried_again and not kept_alive) else keepalive
-    if alone and not is_long and error is None and _unanswered.mark_answered(tables, rows, meanwhile=True).all():
+    if alone and not is_long and error is None and unanswered.mark_answered(tables, rows, meanwhile=True).all():
         were = f"answered new connections, but nothing on {count(len(connections), 'older one')}"
         then = "look for a device that forgot it, or another server that has the address now"
     most = "at most " if tried_again else ""
@@ -143,8 +144,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         id=ID,
         title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} {heard}",
         severity=_rate_severity(tables, rows, share or 0.0, waiting, limits),
-        confidence=_shared.lower("medium" if is_brief or is_long else "high", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("medium" if is_brief or is_long else "high", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
         metrics={
@@ -155,7 +156,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmission_timeouts": int(u.timeouts[rows].sum()),
         },
         evidence=tuple(
-            e for row in rows[: _shared.FEW_EXAMPLES].tolist() for e in _unanswered.show_unanswered(tables, row)
+            e for row in rows[: evidence.FEW_EXAMPLES].tolist() for e in unanswered.show_unanswered(tables, row)
         ),
         explanation=_explain(tables, rows, lost, kept_alive=kept_alive),
         remedies=_list_remedies(tables, rows, kept_alive=kept_alive),
@@ -177,9 +178,9 @@ def _rate_severity(tables: Tables, rows: Ints, share: float, waiting: int, limit
 
 def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) -> str:
     u, first = tables.unanswered, int(rows[0])
-    is_long = bool(_unanswered.mark_long(tables, rows[:1])[0])
-    peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
-    earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
+    is_long = bool(unanswered.mark_long(tables, rows[:1])[0])
+    peer = hosts.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
+    earliest, latest = (unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
     last, gone = f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}", ""
     if not u.heard_packet[first]:
         last = f"The capture holds no packet of {peer} on connection {int(u.connection[first])}"
@@ -188,7 +189,7 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
     parts = [
         f"{last}. What was sent from {latest} on was retransmitted "
         f"{count(int(u.retransmissions[first]), 'time')}, and not one packet came back.{gone}",
-        f"{_unanswered.describe_end(tables, first)}.",
+        f"{unanswered.describe_end(tables, first)}.",
     ]
     if is_long:
         passed = int(u.longest_bytes[first])
@@ -197,27 +198,27 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
             f"than {passed:,} bytes was acknowledged in this capture. So shorter ones may pass: the path may drop long "
             "packets, or the peer is gone."
         )
-    if _unanswered.mark_brief(tables, rows).all():
+    if unanswered.mark_brief(tables, rows).all():
         parts.append("The capture ends soon after: lost packets may have come through then.")
     if kept_alive:
         after = duration(int(u.ping_time_ns[first]) - int(u.heard_time_ns[first]))
         parts.append(f"Its keepalive sent a PING {after} after the last packet of {peer}.")
     if len(rows) > 1:
-        parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
+        parts.append(f"The same is seen on {len(distinct(u.connection[rows])):,} connections.")
     if lost:
         parts.append(f"RPCs waited {duration(lost)} in total for answers that could not come.")
-    if lost and (following := _unanswered.find_next_try(tables, first)) is not None:
+    if lost and (following := unanswered.find_next_try(tables, first)) is not None:
         later = int(tables.connections.first_time_ns[following]) - int(u.first_time_ns[first])
         parts.append(
             f"That is the most they may have waited: the client opened a new connection {duration(later)} "
             "after the first of these bytes, and may have ended them then."
         )
-    if late := _unanswered.describe_deadlines(tables, tuple(u.connection[rows].tolist())):
+    if late := unanswered.describe_deadlines(tables, tuple(u.connection[rows].tolist())):
         parts.append(late)
-    if (error := _unanswered.find_error(tables, first)) is not None:
-        parts.append(f"{_icmp.describe_error(tables, error)}.")
+    if (error := unanswered.find_error(tables, first)) is not None:
+        parts.append(f"{icmp.describe_error(tables, error)}.")
     parts.append(
-        f"{_unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
+        f"{unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
     )
     return " ".join(parts)
 
@@ -225,7 +226,7 @@ def _explain(tables: Tables, rows: Ints, lost: int | None, *, kept_alive: bool) 
 def _list_remedies(tables: Tables, rows: Ints, *, kept_alive: bool) -> tuple[Remedy, ...]:
     u, first = tables.unanswered, int(rows[0])
     connection, direction = int(u.connection[first]), int(u.direction[first])
-    sender = _shared.name_hosts(tables, u.connection[rows], u.direction[rows])
+    sender = hosts.name_hosts(tables, u.connection[rows], u.direction[rows])
     note = f"on {sender}: an unanswered PING ends the connection after {'a shorter' if kept_alive else 'that'} time"
     clients = (
         Remedy("grpc-go", "grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ..., Timeout: ...})", note),
@@ -239,7 +240,7 @@ def _list_remedies(tables: Tables, rows: Ints, *, kept_alive: bool) -> tuple[Rem
         Remedy("grpc-java", "NettyServerBuilder.keepAliveTime(...).keepAliveTimeout(...)", note),
         Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
     )
-    settings = _failures.seen_first(tables, (connection,), direction, clients if direction == 0 else servers)
+    settings = software_at.seen_first(tables, (connection,), direction, clients if direction == 0 else servers)
     linux = Remedy(
         "linux", "sysctl -w net.ipv4.tcp_retries2=8", f"on {sender}: TCP gives up after some 100 s, not 15 min"
     )

@@ -53,16 +53,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import _core
+from ..facts import contradictions, control, evidence, hosts, methods, ratings
 from ..model import text
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import Tables
-from . import _control, _figures, _shared, _software
 
 ID = "ping-storm"
 ABOUT = About(
     example="recorded/field-cases/ably-staggered-veth.pcap.zst",
-    figure=_figures.packets_alone(lambda side: side.ping_packets + side.ping_ack_packets, "PING"),
+    figure=contradictions.packets_alone(lambda side: side.ping_packets + side.ping_ack_packets, "PING"),
     caused_by=("small-packets",),
     precedence=8,
     whole_connections=True,
@@ -74,7 +75,7 @@ _MOSTLY = 0.6
 """Share of the PINGs from which the verdict names their sender (heuristic: nearer to a half, both ends send them)."""
 
 
-class Limits(_control.StormLimits, frozen=True, eq=False):
+class Limits(control.StormLimits, frozen=True, eq=False):
     share: float = 0.75
     """Share of all packets with payload (measured: a BDP estimator reaches two thirds, four packets of six)."""
 
@@ -85,42 +86,42 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if int(d.ping_packets.max(initial=0)) + int(d.ping_ack_packets.max(initial=0)) < limits.told_packets // 2:
         return
     packets = np.minimum(d.ping_packets.astype(np.int64) + d.ping_ack_packets, d.control_packets)
-    load = _control.measure_load(tables, packets.reshape(-1, 2).sum(axis=1))
-    rows, storm = _control.find_storms(tables, load, limits)
+    load = control.measure_load(tables, packets.reshape(-1, 2).sum(axis=1))
+    rows, storm = control.find_storms(tables, load, limits)
     if len(rows):
         yield _make_finding(tables, load, rows, limits, storm=storm)
 
 
-def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
+def _make_finding(tables: Tables, load: control.Load, rows: control.Rows, limits: Limits, *, storm: bool) -> Finding:
     row = int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
     purposes = _count_purposes(tables, row)
     pings = tables.directions.pings[2 * row : 2 * row + 2].astype(np.int64)
-    end, most, every = _shared.host(tables, row, int(np.argmax(pings))), int(pings.max()), int(pings.sum())
+    end, most, every = hosts.host(tables, row, int(np.argmax(pings))), int(pings.max()), int(pings.sum())
     critical = storm and share >= limits.critical_share
     return Finding(
         id=ID,
         title=f"{rate:,.0f} packets a second carry only PINGs"
-        + _control.add_streams(tables, row, share, limits, storm=storm),
+        + control.add_streams(tables, row, share, limits, storm=storm),
         severity="critical" if critical else "warning" if storm else "info",
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         metrics={
             "connections": len(rows),
             "ping_only_packets": count,
             "payload_packets": int(load.payload_packets[row]),
             "ping_packet_share": round(share, 4),
             "ping_packets_per_s": round(rate, 1),
-            "messages": _control.sum_both(tables.directions.messages, row),
+            "messages": control.sum_both(tables.directions.messages, row),
             **{f"{name}_pings": number for name, number in purposes.items()},
         },
         evidence=tuple(_show_pings(tables, row, count)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
             f"and no data, {rate:,.0f} a second. {_explain_pings(end, most, every, purposes)} "
-            f"{_control.explain_severity(tables, row, share, limits, storm=storm)}"
+            f"{control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
+        remedies=_list_remedies(hosts.implementation(tables, row, 0) or hosts.implementation(tables, row, 1)),
         references=(
             "https://github.com/grpc/grpc-java/issues/8260",
             "https://github.com/grpc/proposal/blob/master/A8-client-side-keepalive.md",
@@ -155,28 +156,28 @@ def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
     """Count the PINGs of a connection by purpose."""
     d = tables.directions
     counts = {
-        name: _control.sum_both(column, row)
+        name: control.sum_both(column, row)
         for name, column in (("bdp", d.bdp_pings), ("keepalive", d.keepalive_pings), ("drain", d.drain_pings))
     }
-    return {**counts, "other": _control.sum_both(d.pings, row) - sum(counts.values())}
+    return {**counts, "other": control.sum_both(d.pings, row) - sum(counts.values())}
 
 
 def _show_pings(tables: Tables, row: int, count: int) -> Iterator[Evidence]:
     pings = tables.pings
     mine = np.flatnonzero(pings.connection == row)
     direction = 2 * row + int(np.argmax(tables.directions.dense_pings[2 * row : 2 * row + 2]))
-    yield from _control.show_second(tables, direction, "ping", "PINGs or their acknowledgements")
+    yield from control.show_second(tables, direction, "ping", "PINGs or their acknowledgements")
     for one in mine[:_EXAMPLES].tolist():
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
-        sender = _shared.host(tables, row, int(pings.direction[one]))
-        yield _shared.show_packet(pings, "packet", one, f"{kind} of {sender}")
-    yield from _control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
+        sender = hosts.host(tables, row, int(pings.direction[one]))
+        yield evidence.show_packet(pings, "packet", one, f"{kind} of {sender}")
+    yield from control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "no BDP estimator; the windows stay as set, and limit the memory per stream"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
                 "grpc-go",
@@ -187,7 +188,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
             Remedy(
                 "grpc-java", "NettyChannelBuilder.flowControlWindow(n), NettyServerBuilder.flowControlWindow(n)", price
             ),
-            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
+            Remedy(C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
             Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
             Remedy("any gRPC implementation", "keepalive times of minutes", "a dead connection is noticed later"),
         ),

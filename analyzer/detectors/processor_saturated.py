@@ -36,17 +36,17 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions, hosts, methods, processes, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..tables import Processes, Tables
 from ..tables.processes import PARTS
-from . import _figures, _processes, _shared
 
 ID = "processor-saturated"
 ABOUT = About(
     example="recorded/processes/processor-saturated.pcap.zst",
-    figure=_figures.thread_time("runnable", "other_processes"),
+    figure=contradictions.thread_time("runnable", "other_processes"),
     caused_by=("cpu-quota",),
     precedence=2,
     needs_processes=True,
@@ -54,7 +54,7 @@ ABOUT = About(
 _READY = ("runnable", "other_processes")
 
 
-class Limits(_processes.WaitLimits, frozen=True, eq=False):
+class Limits(processes.WaitLimits, frozen=True, eq=False):
     critical_share: float = 0.3
     """Critical from this share of RPC time (heuristic: nearly a third of it)."""
     share: float = 0.5
@@ -63,7 +63,7 @@ class Limits(_processes.WaitLimits, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the side that waited most for processors."""
-    waited = _processes.find_longest(tables, _READY, limits, limits.share)
+    waited = processes.find_longest(tables, _READY, limits, limits.share)
     if waited and tables.processes and tables.processes.elsewhere:
         yield Skipped(
             ID, "a recorded process ran in a cgroup whose CPU quota is not in the record: it may have stopped it unseen"
@@ -72,26 +72,26 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, tables.processes, waited, limits)
 
 
-def _make_finding(tables: Tables, found: Processes, waited: _processes.Waited, limits: Limits) -> Finding:
-    connections = _processes.list_connections(found, waited)
-    host, total = _shared.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
+def _make_finding(tables: Tables, found: Processes, waited: processes.Waited, limits: Limits) -> Finding:
+    connections = processes.list_connections(found, waited)
+    host, total = hosts.name_hosts(tables, connections, waited.direction), duration(waited.total_ns)
     others = int(waited.parts[PARTS.index("other_processes")]) / max(waited.total_ns, 1)
     who = "other processes" if others >= 0.5 else "other threads of the command"
     return Finding(
         id=ID,
         title=f"Threads waited for a processor in {waited.share:.0%} of the time in which they had to act",
-        severity=_shared.severity(waited.weight, limits.warning_share, limits.critical_share),
-        confidence=_processes.rate_confidence(tables, waited),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        severity=ratings.severity(waited.weight, limits.warning_share, limits.critical_share),
+        confidence=processes.rate_confidence(tables, waited),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=waited.lost_ns,
-        share=_shared.share_of_time(tables, waited.lost_ns),
-        metrics=_processes.make_metrics(found, waited),
-        evidence=tuple(_processes.show_longest(found, waited, "waiting for a processor")),
+        share=methods.share_of_time(tables, waited.lost_ns),
+        metrics=processes.make_metrics(found, waited),
+        evidence=tuple(processes.show_longest(found, waited, "waiting for a processor")),
         explanation=(
             f"{int(waited.chosen.sum()):,} times the recorded threads of {host} had to act. What led to their sends: "
-            f"{_processes.describe_parts(waited)}. A thread was ready and did not run for "
+            f"{processes.describe_parts(waited)}. A thread was ready and did not run for "
             f"{total}; its processor ran {who} for most of that time. "
-            f"{_processes.describe_places(waited)}. The host has {found.processors} processors."
+            f"{processes.describe_places(waited)}. The host has {found.processors} processors."
         ),
         remedies=(
             Remedy("host", "more processors, or fewer other processes", "client and server on hosts of their own"),

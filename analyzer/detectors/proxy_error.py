@@ -46,15 +46,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from .. import _core
+from ..facts import failures as common
+from ..facts import software_at
+from ..facts.evidence import FEW_EXAMPLES
+from ..facts.failures import Failed
+from ..facts.hosts import name_hosts
+from ..facts.ratings import quality_allows
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software import metadata, timers
+from ..software.recognise import is_of, recognise
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
-from . import _failures as common
-from . import _metadata, _software, _timers
-from ._failures import Failed
-from ._shared import FEW_EXAMPLES, name_hosts, quality_allows
 
 ID = "proxy-error"
 ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
@@ -100,7 +104,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"The RPCs took {duration(median)} (median)."
             + ("" if named else " The responses do not name the software that sent them.")
         ),
-        remedies=_list_remedies(most, who, median, _software.recognise_server(tables, connections)),
+        remedies=_list_remedies(most, who, median, software_at.recognise_server(tables, connections)),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
@@ -117,7 +121,7 @@ def _name_answerers(tables: Tables, rows: Failed, connections: tuple[int, ...]) 
     """Name the software that answered, the most frequent first; by its SETTINGS where the responses do not name it."""
     names = Counter(common.software(tables, int(agent)) for agent in rows.answered_by.tolist())
     named = [name for name, _ in names.most_common(3) if name]
-    inferred = _software.recognise_proxy(tables, connections)
+    inferred = software_at.recognise_proxy(tables, connections)
     return named or ([f"{inferred} (by its SETTINGS)"] if inferred else [])
 
 
@@ -201,9 +205,9 @@ def _list_remedies(code: int, who: list[str], time_ns: float, server: str | None
     log = Remedy(
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )
-    software = _software.recognise(*who[:1]) if who else server
+    software = recognise(*who[:1]) if who else server
     settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
-    settings += _metadata.list_settings(software) if code == _TOO_LARGE else ()
-    settings += _timers.list_answering_timers(code, time_ns, software)
-    own = [setting for setting in settings if _software.is_of(setting.implementation, software)]
+    settings += metadata.list_settings(software) if code == _TOO_LARGE else ()
+    settings += timers.list_answering_timers(code, time_ns, software)
+    own = [setting for setting in settings if is_of(setting.implementation, software)]
     return (log, *(own if who or own else settings))

@@ -57,30 +57,31 @@ References
 
 from collections.abc import Iterator
 
+from ..facts import contradictions
+from ..families import closed_windows, windows
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _figures, _shut_windows, _windows
 
 ID = "receive-window-stall"
 ABOUT = About(
     example="recorded/lab/receive-window-stall.pcap",
-    figure=_figures.blocked_time("receive_window"),
+    figure=contradictions.blocked_time("receive_window"),
     caused_by=("message-too-large",),
 )
 
 
-class Limits(_windows.ReaderLimits, frozen=True, eq=False):
+class Limits(windows.ReaderLimits, frozen=True, eq=False):
     late_round_trips: float = 1.5
     """Round trips after which an ACK that opens the window is late (heuristic: it takes one, and queues add to it)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a TCP receive window."""
-    if len(shut := _shut_windows.find_shut(tables)):
-        yield _shut_windows.make_finding(tables, limits, shut, ID)
+    if len(shut := closed_windows.find_shut(tables)):
+        yield closed_windows.make_finding(tables, limits, shut, ID)
     else:
-        yield from _windows.detect_window(tables, limits, _WINDOW)
+        yield from windows.detect_window(tables, limits, _WINDOW)
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
@@ -103,7 +104,7 @@ def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     )
 
 
-_WINDOW = _windows.Window(
+_WINDOW = windows.Window(
     id=ID,
     cause="receive_window",
     name="the TCP receive window",

@@ -39,15 +39,18 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, evidence, hosts, methods, ratings
+from ..facts.turns import GapLimits, Rows, find_losing, measure_turns, show_gaps
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import Tables
-from . import _figures, _shared, _software, _turns, shared_connection
+from ..tables.grouping import distinct
 
 ID = "request-batching"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
-    figure=_figures.calls_at_once,
+    figure=contradictions.calls_at_once,
     caused_by=("shared-connection",),
     whole_connections=True,
 )
@@ -64,26 +67,26 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections with large bursts and those whose callers wait."""
     turns = tables.turns
     large = (turns.burst_messages >= limits.burst_requests * turns.bursts) & (turns.bursts >= limits.bursts)
-    waiting = shared_connection.find_losing(tables, shared_connection.Limits())
-    rows = _shared.distinct(np.r_[np.flatnonzero(large), waiting])
+    waiting = find_losing(tables, GapLimits())
+    rows = distinct(np.r_[np.flatnonzero(large), waiting])
     if len(rows):
         yield _make_finding(tables, rows, waiting)
 
 
-def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows) -> Finding:
+def _make_finding(tables: Tables, rows: Rows, waiting: Rows) -> Finding:
     turns, directions = tables.turns, tables.directions
     row = int(rows[np.argmax(turns.burst_messages[rows])])
-    turn = _turns.measure_turns(tables, np.array([row]))
+    turn = measure_turns(tables, np.array([row]))
     per_burst = int(turns.burst_messages[row]) / max(int(turns.bursts[row]), 1)
     per_packet = int(directions.messages[2 * row]) / max(int(directions.message_packets[2 * row]), 1)
     per_round, callers = float(turn.round_messages[0]), int(turn.callers[0])
-    client = _shared.host(tables, row, 0)
+    client = hosts.host(tables, row, 0)
     return Finding(
         id=ID,
         title=f"Requests of {callers} callers leave in bursts of {per_burst:,.1f}",
         severity="info",
-        confidence=_shared.lower("medium", _shared.quality_allows(tables)),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        confidence=ratings.lower("medium", ratings.quality_allows(tables)),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         metrics={
             "connections": len(rows),
             "callers": callers,
@@ -104,7 +107,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows) -> Fi
                 else "This saves packets; nothing in the capture shows that it costs time."
             )
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, 0)),
+        remedies=_list_remedies(hosts.implementation(tables, row, 0)),
         references=("https://github.com/grpc/grpc-go/issues/1512", "https://grpc.io/docs/guides/performance/"),
         verdict=f"{callers} callers of {client} send their requests together, {per_burst:,.1f} at a time.",
     )
@@ -112,7 +115,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows) -> Fi
 
 def _show_bursts(tables: Tables, row: int) -> Iterator[Evidence]:
     """Yield packets at which bursts begin; the connection's first RPC when no gap was seen."""
-    found = [item for item in _turns.show_gaps(tables, row, _shared.FEW_EXAMPLES) if "next request" in item.what]
+    found = [item for item in show_gaps(tables, row, evidence.FEW_EXAMPLES) if "next request" in item.what]
     for item in found:
         yield Evidence(item.packet, item.time_ns, "a burst of requests begins here, after all responses had arrived")
     if not found:
@@ -123,9 +126,9 @@ def _show_bursts(tables: Tables, row: int) -> Iterator[Evidence]:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more connection for each; smaller bursts, more packets"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
-            Remedy(_software.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
+            Remedy(C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
             Remedy("any gRPC implementation", "several channels, callers spread over them", price),
         ),
         implementation,

@@ -60,13 +60,15 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..facts import evidence, failures, ratings
+from ..facts.methods import names
+from ..facts.repeats import Repeated, find_repeats
+from ..facts.retries import Retries, find_retries
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
-from . import _failures, _repeats, _retries, _shared
-from ._repeats import Repeated
-from ._retries import Retries
+from ..tables.grouping import distinct
 
 ID = "retry-storm"
 ABOUT = About(example="recorded/wild/retry-storm.pcap.zst", precedence=3, weight="retried_share")
@@ -88,11 +90,11 @@ class Limits(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the retries of all connections."""
     if int(tables.connections.retries.sum()) >= limits.few:
-        found = _retries.find_retries(tables)
+        found = find_retries(tables)
         if len(found.retries) + len(found.unpaired) >= limits.few:
             yield _make_finding(tables, found, limits)
             return
-    repeats = list(_repeats.find_repeats(tables, limits.few, limits.again_share, limits.ends_share))
+    repeats = list(find_repeats(tables, limits.few, limits.again_share, limits.ends_share))
     if repeats:
         yield _report_repeats(tables, repeats, limits)
 
@@ -113,9 +115,9 @@ def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{retries:,} of {tables.rpc_count:,} requests are {are}" + per_call * (not len(found.unpaired)),
-        severity=_shared.severity(share, limits.warning_share, limits.critical_share) if proven else "info",
-        confidence=_shared.lower("medium" if len(found.unpaired) else "high", _shared.quality_allows(tables)),
-        scope=Scope(tuple(_shared.distinct(rpcs.connection[again]).tolist()), _failures.methods_of(tables, again)),
+        severity=ratings.severity(share, limits.warning_share, limits.critical_share) if proven else "info",
+        confidence=ratings.lower("medium" if len(found.unpaired) else "high", ratings.quality_allows(tables)),
+        scope=Scope(tuple(distinct(rpcs.connection[again]).tolist()), failures.methods_of(tables, again)),
         metrics=_measure(tables, found, retries, requests) | {"retried_share": share},
         evidence=tuple(_show_retries(tables, found)),
         explanation=" ".join(_explain(tables, found, requests, retries, are)),
@@ -140,7 +142,7 @@ def _describe_growth(found: Retries, requests: int, retries: int, are: str) -> s
 
 def _explain(tables: Tables, found: Retries, requests: int, retries: int, are: str) -> Iterator[str]:
     again = np.r_[found.retries, found.unpaired].astype(np.uint32)
-    methods, unpaired = _failures.by_method(tables, again), len(found.unpaired)
+    methods, unpaired = failures.by_method(tables, again), len(found.unpaired)
     yield (
         f"{_describe_growth(found, requests, retries, are)} of {next(iter(methods))}"
         f"{' and other methods' * (len(methods) > 1)}{'' if unpaired else f': {retries:,} of them are {are}'}, up to "
@@ -176,7 +178,7 @@ def _measure(tables: Tables, found: Retries, retries: int, requests: int) -> dic
         "hedges": len(found.hedges),
         **({"unpaired": len(found.unpaired)} if len(found.unpaired) else {"attempts_per_call": attempts}),
         "most_attempts": int(tables.rpcs.previous_attempts[again].max()) + 1,
-        "retries_answered_ok": int((tables.rpcs.status[again] == _failures.OK).sum()),
+        "retries_answered_ok": int((tables.rpcs.status[again] == failures.OK).sum()),
         **{f"back_off_{number}_p50_ns": int(np.median(ns)) for number, ns in back_offs.items()},
     }
 
@@ -186,7 +188,7 @@ def _list_back_offs(tables: Tables, found: Retries) -> dict[int, Ints]:
     rpcs = tables.rpcs
     number = rpcs.previous_attempts[found.retries]
     waits = rpcs.start_time_ns[found.retries] - rpcs.start_time_ns[found.failed] - rpcs.duration_ns[found.failed]
-    return {int(one): waits[number == one] for one in _shared.distinct(number).tolist()}
+    return {int(one): waits[number == one] for one in distinct(number).tolist()}
 
 
 def _describe_back_off(tables: Tables, found: Retries) -> str:
@@ -199,21 +201,21 @@ def _describe_outcome(tables: Tables, found: Retries) -> str:
     """Say how many calls failed after their last retry: failed retries that no other one follows."""
     rpcs = tables.rpcs
     last = found.retries[~np.isin(found.retries, found.failed)]
-    failed = int((rpcs.status[last] != _failures.OK).sum())
+    failed = int((rpcs.status[last] != failures.OK).sum())
     return f"{failed:,} of {count(len(last), 'retried call')} failed in the end."
 
 
 def _show_retries(tables: Tables, found: Retries) -> Iterator[Evidence]:
     rpcs = tables.rpcs
-    order = np.argsort(-rpcs.previous_attempts[found.retries].astype(np.int64), kind="stable")[: _shared.FEW_EXAMPLES]
+    order = np.argsort(-rpcs.previous_attempts[found.retries].astype(np.int64), kind="stable")[: evidence.FEW_EXAMPLES]
     for place in order.tolist():
         row, before = int(found.retries[place]), int(found.failed[place])
         status = _name_status(int(rpcs.status[before]))
-        yield _failures.ended(tables, before, f"attempt {rpcs.previous_attempts[row]} fails with {status}")
+        yield failures.ended(tables, before, f"attempt {rpcs.previous_attempts[row]} fails with {status}")
         what = f"attempt {int(rpcs.previous_attempts[row]) + 1} (grpc-previous-rpc-attempts: "
         what += f"{rpcs.previous_attempts[row]}, connection {rpcs.connection[row]}, stream {rpcs.stream[row]})"
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
-    for row in found.unpaired[: _shared.FEW_EXAMPLES].tolist():
+    for row in found.unpaired[: evidence.FEW_EXAMPLES].tolist():
         what = f"attempt {int(rpcs.previous_attempts[row]) + 1}, and no failed or open one before it is known"
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
 
@@ -227,9 +229,9 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
     ends, followed = sum(len(one.ends) for one in found), sum(one.ends_followed for one in found)
     failed = sum(one.tried for one in found)
     commonest, most = Counter(r.status[rows].tolist()).most_common(1)[0]
-    confidence: Confidence = "low" if commonest == _failures.DEADLINE_EXCEEDED else "medium"
+    confidence: Confidence = "low" if commonest == failures.DEADLINE_EXCEEDED else "medium"
     status, back_off = _name_status(commonest), int(np.median(r.next_time_ns[rows] - r.time_ns[rows]))
-    with_status = _failures.name_most(f"with {status}", most, len(rows))
+    with_status = failures.name_most(f"with {status}", most, len(rows))
     caused = f"{count(calls, 'call')} caused {requests:,} requests"
     by_id = all(one.by_id for one in found)
     alike = "method, size and x-request-id" if by_id else "method and size"
@@ -239,20 +241,20 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             f"{len(rows):,} of {tables.rpc_count:,} requests repeat a failed one, "
             f"{requests / calls:.1f} attempts per call"
         ),
-        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
-        confidence=_shared.lower(confidence, _shared.quality_allows(tables)),
-        scope=Scope(tuple(_shared.distinct(r.connection[rows]).tolist()), _shared.names(tables, sorted(methods))),
+        severity=ratings.severity(share, limits.warning_share, limits.critical_share),
+        confidence=ratings.lower(confidence, ratings.quality_allows(tables)),
+        scope=Scope(tuple(distinct(r.connection[rows]).tolist()), names(tables, sorted(methods))),
         metrics={
             "requests": requests,
             "retries": len(rows),
             "attempts_per_call": round(requests / calls, 2),
             "most_attempts": int(r.attempt[rows].max()) + 1,
             "back_off_p50_ns": back_off,
-            "calls_failed": int((r.status[np.concatenate([one.ends for one in found])] != _failures.OK).sum()),
+            "calls_failed": int((r.status[np.concatenate([one.ends for one in found])] != failures.OK).sum()),
             "retried_share": share,
         },
         evidence=tuple(
-            _show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: _shared.FEW_EXAMPLES])
+            _show_repeats(tables, rows[np.argsort(-r.attempt[rows], kind="stable")][: evidence.FEW_EXAMPLES])
         ),
         explanation=(
             f"After {len(rows):,} of {count(failed, 'failed attempt')}{with_status}, the client sent a "
@@ -274,9 +276,9 @@ def _show_repeats(tables: Tables, rows: Ints) -> Iterator[Evidence]:
     for row in rows.tolist():
         where, attempt = f"connection {r.connection[row]}, stream", int(r.attempt[row])
         what = f"attempt {attempt} fails with {_name_status(int(r.status[row]))} ({where} {r.stream[row]})"
-        yield _shared.show_packet(r, "packet", row, what)
+        yield evidence.show_packet(r, "packet", row, what)
         what = f"attempt {attempt + 1} of the same method and size ({where} {r.next_stream[row]})"
-        yield _shared.show_packet(r, "next_packet", row, what)
+        yield evidence.show_packet(r, "next_packet", row, what)
 
 
 _APPLICATION = Remedy(

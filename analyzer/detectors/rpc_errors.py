@@ -57,16 +57,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from .. import _core
+from ..facts import breaches as http2_breaches
+from ..facts import draining, failures, repeats, software_at
+from ..facts.evidence import FEW_EXAMPLES
+from ..facts.failures import Failed
+from ..facts.hosts import host
+from ..facts.ratings import quality_allows
+from ..facts.vantage import reaction_ns
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..software import texts as known_texts
 from ..tables import ERROR_CODES, NOT_SEEN, Ints, Tables
 from ..tables.durations import total_ns
-from . import _breaches, _draining, _known_texts, _repeats, _software
-from . import _failures as common
-from ._failures import Failed
-from ._shared import FEW_EXAMPLES, host, quality_allows, reaction_ns
 
 ID = "rpc-errors"
 
@@ -101,16 +105,16 @@ _STATUSES = 5
 """Statuses shown, the most frequent first."""
 
 
-Limits = common.Rates
+Limits = failures.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that ended with an error status."""
-    rows = common.failed(tables)
+    rows = failures.failed(tables)
     if not len(rows):
         return
-    others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
-    rows = rows.where(~np.isin(rows.status, others) & ~common.refused(rows))
+    others = (failures.OK, failures.CANCELLED, failures.DEADLINE_EXCEEDED, NOT_SEEN)
+    rows = rows.where(~np.isin(rows.status, others) & ~failures.refused(rows))
     if len(rows):
         yield _make_finding(tables, rows, limits)
 
@@ -119,20 +123,20 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     counts = Counter(int(code) for code in rows.status.tolist())
     statuses = {_core.STATUSES[code]: count for code, count in counts.most_common()}
     first = next(iter(statuses))
-    methods = common.by_method(tables, rows.rpc)
+    methods = failures.by_method(tables, rows.rpc)
     retries = int(tables.connections.retries.sum())
     # of a call that failed in the end one attempt more failed than was retried
     again = _find_sent_again(tables)
-    left = max(len(common.failed(tables)) - retries - len(again), 0)
-    texts = _known_texts.count_texts(tables, rows.rpc)
-    known = _known_texts.find_most_frequent(texts)
+    left = max(len(failures.failed(tables)) - retries - len(again), 0)
+    texts = failures.count_texts(tables, rows.rpc)
+    known = known_texts.find_most_frequent(texts)
     refused = _explain_refused(tables, rows)
     counted = _count_calls(retries, left) or _count_sent_again(tables, again, left)
-    connections = common.connections_of(tables, rows.rpc)
+    connections = failures.connections_of(tables, rows.rpc)
     log = _name_log(tables, rows, connections)
     breach, by_breach = _find_breach(tables, rows)
     advice = (
-        by_breach or _known_texts.advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
+        by_breach or known_texts.advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
     )
     mostly = _name_endings(rows) or _name_most(statuses, len(rows))
     failed = f"{len(rows):,} of {tables.rpc_count:,} RPCs"
@@ -142,21 +146,21 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         title=f"{failed} ended with an error status{mostly}",
         severity=_judge(tables, rows, (left, tables.rpc_count - retries - len(again)), limits),
         confidence=quality_allows(tables),
-        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
+        scope=Scope(connections, failures.methods_of(tables, rows.rpc)),
         metrics=_measure(tables, rows, statuses, methods),
         evidence=(
-            *((_breaches.show_breach(tables, breach),) if by_breach else ()),
+            *((http2_breaches.show_breach(tables, breach),) if by_breach else ()),
             *_show_examples(tables, rows, statuses),
         ),
         explanation=(
-            f"{failed} ({share:.1%}) ended with a status other than OK: {common.listed(statuses, len(statuses))}. "
-            f"By method: {common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}. "
+            f"{failed} ({share:.1%}) ended with a status other than OK: {failures.listed(statuses, len(statuses))}. "
+            f"By method: {failures.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}. "
             f"{refused or _explain_endings(rows, first)}{_quote_texts(texts)}{counted} RPCs that "
             "missed a deadline, were cancelled, or got an HTTP status are not counted."
         ),
         remedies=(
-            *((_breaches.make_remedy(tables, breach),) if by_breach else ()),
-            *((_known_texts.make_remedy(known[0]),) if known else ()),
+            *((http2_breaches.make_remedy(tables, breach),) if by_breach else ()),
+            *((known_texts.make_remedy(known[0]),) if known else ()),
             *((_AGAIN,) if refused else ()),
             *_list_remedies(first, log, _say_why(rows, first), again=retries > 0 or len(again) > 0),
         ),
@@ -174,10 +178,10 @@ def _judge(tables: Tables, rows: Failed, left_of: tuple[int, int], limits: Limit
 
     `left_of` has these calls and all calls, each counted once however often it was repeated.
     """
-    if _draining.mark_refused(tables, rows.rpc).all():  # `abrupt-goaway` says how severe that is
+    if draining.mark_refused(tables, rows.rpc).all():  # `abrupt-goaway` says how severe that is
         return "info"
-    severity = common.severity_of_count(len(rows), tables.rpc_count, limits)
-    is_critical = common.severity_of_count(*left_of, limits) == "critical"
+    severity = failures.severity_of_count(len(rows), tables.rpc_count, limits)
+    is_critical = failures.severity_of_count(*left_of, limits) == "critical"
     return "warning" if severity == "critical" and not is_critical else severity
 
 
@@ -189,21 +193,21 @@ def _measure(
         "rpcs": tables.rpc_count,
         "failed_share": len(rows) / tables.rpc_count,
         **{f"{status.lower()}_rpcs": count for status, count in statuses.items()},
-        "failed_by_method": common.listed(methods),
+        "failed_by_method": failures.listed(methods),
         "failed_rpc_time_ns": total_ns(rows.duration_ns),
     }
 
 
 def _name_log(tables: Tables, rows: Failed, connections: tuple[int, ...]) -> str:
     """Name the log to look in: a proxy's, if a known one ended most streams without a status."""
-    proxy = _software.recognise_proxy(tables, connections) if _are_broken_off(rows) else None
+    proxy = software_at.recognise_proxy(tables, connections) if _are_broken_off(rows) else None
     return f"the log of {proxy}" if proxy else "the server's log"
 
 
 def _name_endings(rows: Failed) -> str:
     """Name END_STREAM without trailers, if most of the RPCs ended so; nothing otherwise."""
-    ended = int(common.without_trailers(rows).sum())
-    return common.name_most("by END_STREAM without trailers", ended, len(rows)) if _are_broken_off(rows) else ""
+    ended = int(failures.without_trailers(rows).sum())
+    return failures.name_most("by END_STREAM without trailers", ended, len(rows)) if _are_broken_off(rows) else ""
 
 
 _DROP_NS = 20_000_000
@@ -212,20 +216,20 @@ _DROP_NS = 20_000_000
 
 def _find_breach(tables: Tables, rows: Failed) -> tuple[int, str]:
     """Find the client's bytes that break HTTP/2 behind which most of the RPCs ended, and say so; -1 and "" for none."""
-    breaches = _breaches.find_breaches(tables)
+    breaches = http2_breaches.find_breaches(tables)
     if not breaches:
         return -1, ""
     on = tables.rpcs.connection[rows.rpc]
     within = reaction_ns(tables, on, 1, _DROP_NS).tolist()
     ends = (tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns).tolist()
     found = [
-        (_breaches.find_answered(tables, breaches.get(one, ()), 1, end, most), end)
+        (http2_breaches.find_answered(tables, breaches.get(one, ()), 1, end, most), end)
         for one, end, most in zip(on.tolist(), ends, within, strict=True)
     ]
     behind = [(breach, end) for breach, end in found if breach >= 0]
     if 2 * len(behind) <= len(rows):
         return -1, ""
-    return behind[0][0], _breaches.advise_after_breach(tables, *behind[0])
+    return behind[0][0], http2_breaches.advise_after_breach(tables, *behind[0])
 
 
 def _quote_texts(texts: dict[str, int]) -> str:
@@ -239,7 +243,7 @@ def _name_most(statuses: dict[str, int], failed: int) -> str:
     """Name the status of most, or the two most frequent ones: `: NOT_FOUND, INTERNAL and others`."""
     first, *others = statuses
     if 2 * statuses[first] > failed:
-        return common.name_most(f"with {first}", statuses[first], failed)
+        return failures.name_most(f"with {first}", statuses[first], failed)
     second, *more = others
     return f": {first}, {second} and others" if more else f": {first} and {second}"
 
@@ -248,7 +252,7 @@ def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int]) -> It
     """Yield the last packets of some RPCs of each status."""
     for name in list(statuses)[:_STATUSES]:
         for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[:FEW_EXAMPLES]:
-            yield common.ended(tables, int(rows.rpc[place]), common.reset_words(tables, rows, int(place)))
+            yield failures.ended(tables, int(rows.rpc[place]), failures.reset_words(tables, rows, int(place)))
 
 
 _HINTS = {
@@ -274,7 +278,7 @@ def _explain_refused(tables: Tables, rows: Failed) -> str:
     client, server = host(tables, connection, 0), host(tables, connection, 1)
     words = f"{server} refused {len(refused):,} of them with REFUSED_STREAM and had not begun them"
     if not 0 <= limit < most:
-        fields = _software.recognise_end(tables, connection, 1) == "haproxy"
+        fields = software_at.recognise_end(tables, connection, 1) == "haproxy"
         also = " HAProxy does so, too, if a request has too many header fields: look at tune.http.maxhdr."
         return f"{words}, as servers do that stop or have too much to do.{also if fields else ''}"
     return f"{words}: it allows {count(limit, 'stream')} at once, and {client} had {most:,} open."
@@ -282,7 +286,7 @@ def _explain_refused(tables: Tables, rows: Failed) -> str:
 
 def _explain_endings(rows: Failed, first: str) -> str:
     """Explain the most frequent status, or that the server sent none."""
-    without = int(common.without_trailers(rows).sum())
+    without = int(failures.without_trailers(rows).sum())
     if not without:
         return _HINTS.get(first, f"{first} is set by the application itself.")
     return (
@@ -301,14 +305,14 @@ def _count_calls(retries: int, left: int) -> str:
 
 def _are_broken_off(rows: Failed) -> bool:
     """Check whether most streams ended without a status, so that the status is the client's reading of that."""
-    return 2 * int(common.without_trailers(rows).sum()) > len(rows)
+    return 2 * int(failures.without_trailers(rows).sum()) > len(rows)
 
 
 def _say_why(rows: Failed, status: str) -> str:
     """Say what a log may tell about the failures."""
     if _are_broken_off(rows):
         return "may say why it ended streams without a status, often because it lost its backend"
-    if (rows.source != common.CONNECTION).any():
+    if (rows.source != failures.CONNECTION).any():
         return f"says why it responded with {status}"
     return "may say why the connection ended before a response"
 
@@ -326,7 +330,7 @@ _SENT_AGAIN = (3, 0.5, 0.1)
 
 def _find_sent_again(tables: Tables) -> Ints:
     """Find the failures, rows of the repeats table, after which the application itself sent the same request again."""
-    found = [repeated.failed for repeated in _repeats.find_repeats(tables, *_SENT_AGAIN)]
+    found = [repeated.failed for repeated in repeats.find_repeats(tables, *_SENT_AGAIN)]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 

@@ -70,18 +70,20 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
+from ..facts import contradictions, failures, hosts, ratings, software_at, threads
+from ..facts.methods import names
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software.recognise import C_CORE
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
-from . import _failures, _figures, _shared, _software, _threads
-from ._software import C_CORE
+from ..tables.grouping import distinct
 
 ID = "server-concurrency-limit"
 ABOUT = About(
     example="recorded/wild/plateau.pcap.zst",
-    figure=_figures.calls_at_once,
+    figure=contradictions.calls_at_once,
     weight="queued_share",
     whole_connections=True,
 )
@@ -151,7 +153,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         for rows in groups[: limits.groups]
     )
     found = [fit for fit in fits if fit is not None and (fit.limit > 1 or not _may_be_link(tables, fit, limits))]
-    if found and (lack := _threads.explain_lack(tables)):
+    if found and (lack := threads.explain_lack(tables)):
         yield Skipped(ID, f"{lack}: as many processors look like a limit")
     elif found:
         yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
@@ -218,8 +220,8 @@ def _group_calls(tables: Tables, methods: list[int], least: int) -> Iterator[Int
     They end where others may have no rows.
     """
     rpcs, c = tables.rpcs, tables.connections
-    server = _shared.number_servers(tables)
-    servers = _shared.distinct(server)
+    server = hosts.number_servers(tables)
+    servers = distinct(server)
     place = np.searchsorted(servers, server)
     # the first rows of each connection; where a stream limit is reached, others wait in the client
     rows = np.lexsort((rpcs.stream, rpcs.start_time_ns, rpcs.connection))
@@ -321,7 +323,7 @@ def _waits(fit: _Fit, arrival: Ints, response: int, limits: Limits) -> bool:
 
 def _may_be_link(tables: Tables, fit: _Fit, limits: Limits) -> bool:
     """Check whether a slow link between capture point and server may let one call after the other through."""
-    c, rows = tables.connections, _shared.distinct(tables.rpcs.connection[fit.rows])
+    c, rows = tables.connections, distinct(tables.rpcs.connection[fit.rows])
     sent = c.bytes_client[rows].sum() + _HEADERS * c.packets_client[rows].sum()
     answered = c.bytes_server[rows].sum() + _HEADERS * c.packets_server[rows].sum()
     bits = 8 * max(int(sent), int(answered)) / int(c.rpcs[rows].sum())
@@ -331,8 +333,8 @@ def _may_be_link(tables: Tables, fit: _Fit, limits: Limits) -> bool:
 
 def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     rpcs, rows = tables.rpcs, fit.rows
-    connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
-    server = _shared.host(tables, connections[0], 1)
+    connections = tuple(distinct(rpcs.connection[rows]).tolist())
+    server = hosts.host(tables, connections[0], 1)
     method = next(method for method in tables.methods if method.number == int(rpcs.method[rows[0]]))
     start, end = _list_times(tables, rows)
     near = max(int(tables.connections.near_server_rtt_ns[list(connections)].max()), 0)
@@ -353,8 +355,8 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
         id=ID,
         title=f"{server} seems to work on {calls} at once, while {most:,} are open",
         severity="info",
-        confidence=_shared.lower("medium" if fit.limit > 1 or known else "low", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.names(tables, [method.number])),
+        confidence=ratings.lower("medium" if fit.limit > 1 or known else "low", ratings.quality_allows(tables)),
+        scope=Scope(connections, names(tables, [method.number])),
         metrics={
             "limit": fit.limit,
             "calls_judged": len(rows),
@@ -372,7 +374,7 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
             f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else unknown}"
         ),
-        remedies=_list_remedies(server, fit.limit, _software.recognise_server(tables, connections)),
+        remedies=_list_remedies(server, fit.limit, software_at.recognise_server(tables, connections)),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{server} seems to work on {calls} of {name} at once, {one} each; "
@@ -381,9 +383,9 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     )
 
 
-def _read_threads(tables: Tables, connections: tuple[int, ...]) -> _threads.Spent | None:
+def _read_threads(tables: Tables, connections: tuple[int, ...]) -> threads.Spent | None:
     whole = int(tables.connection_budgets[list(connections), _SERVER].sum())
-    return _threads.read_spent(tables, 1, lambda acts: np.isin(acts.connection, connections) & (acts.idle == 0), whole)
+    return threads.read_spent(tables, 1, lambda acts: np.isin(acts.connection, connections) & (acts.idle == 0), whole)
 
 
 def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
@@ -392,9 +394,9 @@ def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
     waited = (fit.freed_by >= 0) & (fit.took_ns > 0)
     place = int(np.argmax(np.where(waited, fit.begin_ns - start, -1)))
     row, freeing = int(fit.rows[place]), int(fit.rows[fit.freed_by[place]])
-    yield _failures.began(tables, row)
-    yield _failures.ended(tables, freeing, "a response frees a place")
-    yield _failures.ended(tables, row, f"the response, {duration(float(fit.took_ns[place]))} later")
+    yield failures.began(tables, row)
+    yield failures.ended(tables, freeing, "a response frees a place")
+    yield failures.ended(tables, row, f"the response, {duration(float(fit.took_ns[place]))} later")
 
 
 _TO_THREAD = ("asyncio.to_thread(...) around code that blocks", "such code stops the event loop, and every other call")

@@ -68,21 +68,24 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..facts import contradictions, evidence, hosts
+from ..facts import failures as common
+from ..facts.hosts import host, name_hosts
+from ..facts.methods import names, rpc_time, share_of_time
+from ..facts.ratings import lower, quality_allows
+from ..facts.software_at import recognise_proxy
+from ..facts.threads import Spent, explain_lack, read_spent
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import COMPLETE, Ints, Method, Tables
-from ..tables.grouping import group_rows
-from . import _failures as common
-from . import _figures, _shared, _threads
-from ._shared import distinct, host, lower, name_hosts, names, quality_allows, rpc_time, share_of_time
-from ._software import recognise_proxy
+from ..tables.grouping import distinct, group_rows
 
 ID = "server-latency"
 ABOUT = About(
     example="recorded/wild/grpclib-tail.pcap.zst",
-    figure=_figures.blocked_time("server"),
+    figure=contradictions.blocked_time("server"),
     caused_by=("hung-rpc", "synchronised-stall", "server-concurrency-limit"),
     weight="server_time_share",
     weighs_time=True,
@@ -190,7 +193,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             yield found
         elif found:
             slow.append(found)
-    if slow and (lack := _threads.explain_lack(tables)):
+    if slow and (lack := explain_lack(tables)):
         yield Skipped(ID, lack)
     elif slow:
         yield _make_finding(tables, sorted(slow, key=lambda s: (s.lost_ns is None, -s.server_ns)))
@@ -208,7 +211,7 @@ def _may_differ(tables: Tables, method: Method, limits: Limits) -> bool:
     figures = method.turnaround
     if not figures or figures["count"] < 2 * limits.of_server or figures["p99"] < limits.long_ns:
         return False
-    return len(distinct(_shared.number_servers(tables)[_find_connections(tables, method)])) > 1
+    return len(distinct(hosts.number_servers(tables)[_find_connections(tables, method)])) > 1
 
 
 def _find_slow_server(tables: Tables, method: Method, least_ns: float, limits: Limits) -> _Peers | None:
@@ -218,7 +221,7 @@ def _find_slow_server(tables: Tables, method: Method, least_ns: float, limits: L
     """
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == method.number) & (rpcs.flags & COMPLETE != 0))
-    groups = list(group_rows(_shared.number_servers(tables)[rpcs.connection[mine]]).values())
+    groups = list(group_rows(hosts.number_servers(tables)[rpcs.connection[mine]]).values())
     if len(groups) < 2 or min(map(len, groups)) < limits.of_server:
         return None
     medians = [float(np.median(rpcs.duration_ns[mine[rows]])) for rows in groups]
@@ -288,7 +291,7 @@ def _is_tail_of_server(slow: _Slow, limits: Limits) -> bool:
 
 def _began_before_answers(tables: Tables, slow: _Slow, limits: Limits) -> bool:
     """Check whether the long calls began before their server had answered any: it may just have started."""
-    rpcs, servers = tables.rpcs, _shared.number_servers(tables)[tables.rpcs.connection]
+    rpcs, servers = tables.rpcs, hosts.number_servers(tables)[tables.rpcs.connection]
     answered = np.full(int(servers.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(answered, servers, rpcs.start_time_ns + rpcs.duration_ns)
     mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
@@ -308,7 +311,7 @@ def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
     """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
     connections, first = tables.connections, int(tables.rpcs.connection[rpc])
     used = np.flatnonzero((connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0))
-    ends = _shared.number_servers(tables)
+    ends = hosts.number_servers(tables)
     groups = group_rows(ends[used])
     own = groups.pop(int(ends[first]))
     times = tables.connection_budgets[:, _SERVER]
@@ -361,21 +364,19 @@ def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
 
 def _name_server_of_longest(tables: Tables, used: Ints, longest: Ints) -> str:
     """Name the server of the longest calls where there are several servers and it is one alone; it may be by chance."""
-    servers, calls = _shared.number_servers(tables), tables.rpcs.connection[longest]
-    if len(longest) < _shared.EXAMPLES or len(distinct(servers[calls])) > 1 or len(distinct(servers[used])) == 1:
+    servers, calls = hosts.number_servers(tables), tables.rpcs.connection[longest]
+    if len(longest) < evidence.EXAMPLES or len(distinct(servers[calls])) > 1 or len(distinct(servers[used])) == 1:
         return ""
     return f" The {len(longest)} longest calls were at {host(tables, int(calls[0]), 1)}."
 
 
-def _read_threads(tables: Tables, slow: _Slow) -> _threads.Spent | None:
+def _read_threads(tables: Tables, slow: _Slow) -> Spent | None:
     """Read what the servers' threads did in these calls, or in one of a hundred where a tail is slow."""
     if slow.peers:
         return None
     number = slow.method.number
     longest = 0.99 if slow.tail else 0.0
-    return _threads.read_spent(
-        tables, 1, lambda acts: (acts.method == number) & (acts.idle == 0), slow.server_ns, longest
-    )
+    return read_spent(tables, 1, lambda acts: (acts.method == number) & (acts.idle == 0), slow.server_ns, longest)
 
 
 def _name_servers(tables: Tables, method: Method) -> str:
@@ -415,9 +416,7 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
     return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
-def _write_verdict(
-    tables: Tables, slow: list[_Slow], server: str, spent: _threads.Spent | None, proxy: str | None
-) -> str:
+def _write_verdict(tables: Tables, slow: list[_Slow], server: str, spent: Spent | None, proxy: str | None) -> str:
     first, name = slow[0], slow[0].method.name or _NO_NAME
     p50, p99 = duration(first.p50_ns), duration(first.p99_ns)
     if first.peers:
@@ -448,7 +447,7 @@ def _find_examples(tables: Tables, slow: _Slow) -> Ints:
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
     order = np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))
-    return mine[order][: _shared.EXAMPLES]
+    return mine[order][: evidence.EXAMPLES]
 
 
 def _show_rpcs(tables: Tables, rows: Ints) -> Iterator[Evidence]:

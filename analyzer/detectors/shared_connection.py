@@ -66,17 +66,33 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import contradictions, hosts, methods, processes, ratings, threads
+from ..facts.turns import (
+    GapLimits,
+    Gaps,
+    Rows,
+    Turn,
+    find_with_gaps,
+    mark_alone,
+    mark_costly,
+    mark_in_step,
+    mark_measurable,
+    mark_regular,
+    measure_gaps,
+    measure_turns,
+    show_gaps,
+)
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _processes, _shared, _software, _threads, _turns
 
 ID = "shared-connection"
 ABOUT = About(
     example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
-    figure=_figures.calls_at_once,
+    figure=contradictions.calls_at_once,
     side="client",
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=6,
@@ -84,29 +100,29 @@ ABOUT = About(
 )
 
 
-class Limits(_turns.GapLimits, frozen=True, eq=False):
+class Limits(GapLimits, frozen=True, eq=False):
     critical_share: float = 0.5
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the connections that lose time this way; one as `info` when none does."""
-    rows = _turns.find_with_gaps(tables, limits.gaps)
+    rows = find_with_gaps(tables, limits.gaps)
     if not len(rows):
         return
-    turn = _turns.measure_turns(tables, rows)
-    held = _turns.mark_in_step(turn, limits)
-    near = _turns.mark_measurable(tables, rows)
+    turn = measure_turns(tables, rows)
+    held = mark_in_step(turn, limits)
+    near = mark_measurable(tables, rows)
     if (held & ~near).any():
         yield Skipped(
             ID, "the client's gaps are shorter than the round trip between capture and client: capture at the client"
         )
     held &= near
-    held[held] = _turns.mark_alone(tables, rows[held])
+    held[held] = mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
     few = held & (turn.callers < limits.callers)
-    costly = _turns.mark_costly(tables, turn, limits)
-    if (many & costly).any() and (reason := _processes.lacks_processors(tables, rows[many], limits.waiting_share)):
+    costly = mark_costly(tables, turn, limits)
+    if (many & costly).any() and (reason := processes.lacks_processors(tables, rows[many], limits.waiting_share)):
         yield Skipped(ID, reason)
     elif (many & costly).any():
         yield _make_finding(tables, rows[many & costly], limits, costs=True)
@@ -114,44 +130,32 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, rows[few | many], limits, costs=False)
 
 
-def find_losing(tables: Tables, limits: Limits) -> _turns.Rows:
-    """Find the connections on which sharing costs time, so that other findings there can refer to it."""
-    rows = _turns.find_with_gaps(tables, limits.gaps)
-    if not len(rows):
-        return rows
-    turn = _turns.measure_turns(tables, rows)
-    held = _turns.mark_in_step(turn, limits) & _turns.mark_measurable(tables, rows)
-    held &= _turns.mark_costly(tables, turn, limits)
-    rows = rows[held & (turn.callers >= limits.callers)]
-    return rows[_turns.mark_alone(tables, rows)]
-
-
-def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) -> Finding:
+def _make_finding(tables: Tables, rows: Rows, limits: Limits, *, costs: bool) -> Finding:
     worst = int(rows[np.argmax(tables.turns.idle_ns[rows])])
-    turn = _turns.measure_turns(tables, np.array([worst]))
+    turn = measure_turns(tables, np.array([worst]))
     callers, held = int(turn.callers[0]), float(turn.held[0])
-    seen = _turns.measure_gaps(tables, rows)
-    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
-    client = _shared.host(tables, worst, 0)
-    remedies = _list_remedies(_shared.implementation(tables, worst, 0))
-    spent = _threads.read_idle(tables, rows)
+    seen = measure_gaps(tables, rows)
+    lost = min(total_ns(tables.turns.idle_ns[rows]), methods.rpc_time(tables)) if costs else None
+    client = hosts.host(tables, worst, 0)
+    remedies = _list_remedies(hosts.implementation(tables, worst, 0))
+    spent = threads.read_idle(tables, rows)
     near = tables.connections.near_client_rtt_ns[rows]  # its round trip is the uncertainty of gaps
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
-        severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
-        confidence=_shared.lower(
-            "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", _shared.quality_allows(tables)
+        severity=ratings.severity(held, limits.held_share, limits.critical_share) if costs else "info",
+        confidence=ratings.lower(
+            "medium" if ((near >= 0) & (near * 5 <= seen.p50_ns)).all() else "low", ratings.quality_allows(tables)
         ),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
-        share=None if lost is None else _shared.share_of_time(tables, lost),
+        share=None if lost is None else methods.share_of_time(tables, lost),
         at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)) | (spent.make_metrics() if spent else {}),
-        evidence=tuple(_turns.show_gaps(tables, worst)),
+        evidence=tuple(show_gaps(tables, worst)),
         explanation=_explain(tables, turn, seen, client)
         + ("" if costs else _explain_info(tables, turn, limits))
-        + _threads.explain_idle(spent),
+        + threads.explain_idle(spent),
         remedies=remedies,
         references=(
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
@@ -166,7 +170,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     )
 
 
-def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:
+def _measure(tables: Tables, turn: Turn, seen: Gaps, connections: int) -> dict[str, int | float | str]:
     turns, row = tables.turns, int(turn.rows[0])
     idle, active = int(turns.idle_ns[row]), int(turn.active_ns[0])
     return {
@@ -183,7 +187,7 @@ def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
     }
 
 
-def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) -> str:
+def _explain(tables: Tables, turn: Turn, seen: Gaps, client: str) -> str:
     m = _measure(tables, turn, seen, 1)
     return (
         f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all "
@@ -199,12 +203,12 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
     )
 
 
-def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
+def _explain_info(tables: Tables, turn: Turn, limits: Limits) -> str:
     """Say why it is `info`."""
     callers, request_ns = int(turn.callers[0]), float(turn.request_ns[0])
     if callers < limits.callers:
         return f" This is info: one connection is often enough for {callers} callers."
-    if _turns.mark_regular(tables, turn.rows, limits.dispersion)[0]:
+    if mark_regular(tables, turn.rows, limits.dispersion)[0]:
         return (
             " This is info: the callers send at regular intervals. Callers with timers or pauses look like this, and "
             "so do callers that wait for a connection and a server of steady speed."
@@ -219,10 +223,10 @@ def _explain_info(tables: Tables, turn: _turns.Turn, limits: Limits) -> str:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more TCP connection for each; each has its own congestion window, which begins small"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
-                _software.C_CORE,
+                C_CORE,
                 'GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 ("grpc.use_local_subchannel_pool") on each channel',
                 "otherwise all channels with equal target and arguments share one connection; any argument with a "
                 f"different value per channel has the same effect; {price}",

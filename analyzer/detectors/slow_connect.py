@@ -54,12 +54,16 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import attempts as connection_attempts
+from ..facts import evidence, hosts
+from ..facts import lookups as dns_lookups
+from ..facts.evidence import show_packet
+from ..facts.methods import methods_of_connections, rpc_time
+from ..facts.ratings import lower, quality_allows, severity
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
-from . import _attempts, _lookups, _shared
-from ._shared import lower, methods_of_connections, quality_allows, rpc_time, severity, show_packet
 
 ID = "slow-connect"
 ABOUT = About(
@@ -120,9 +124,9 @@ def _find_slow(tables: Tables, limits: Limits) -> Iterator[_Slow]:
     first_rpc = _find_first_rpcs(tables)
     carries = (first_rpc >= 0) | ((c.tls == 1) & (c.rpcs == 0) & (c.encrypted_bytes > 0))
     ready = (s.syns > 0) & (s.syn_ack_packet > 0) & carries
-    failures = _attempts.find_failures(tables, limits.unanswered_ns)
-    attempts = _attempts.find_attempts_before(tables, failures)
-    lookups = _lookups.find_lookups_before(tables, np.flatnonzero(ready), attempts, limits.at_once_ns)
+    failures = connection_attempts.find_failures(tables, limits.unanswered_ns)
+    attempts = connection_attempts.find_attempts_before(tables, failures)
+    lookups = dns_lookups.find_lookups_before(tables, np.flatnonzero(ready), attempts, limits.at_once_ns)
     slowest = np.maximum.reduce([_measure_syn(tables), _measure_tls(tables), _measure_settings(tables)])
     slow = ready & (slowest >= limits.step_ns)
     slow[list(attempts)] |= ready[list(attempts)]
@@ -215,7 +219,7 @@ def _list_own_steps(tables: Tables, row: int, rpc: int) -> Iterator[_Step]:
     answered = bool(s.syn_ack_time_ns[row] < c.opened_time_ns[row])
     until = "though the server answered" if answered else "until the server answered"
     yield _Step(
-        "syn_ack" if answered else "syn_there" if _attempts.reached_server(tables, row) else "syn",
+        "syn_ack" if answered else "syn_there" if connection_attempts.reached_server(tables, row) else "syn",
         syn_ns,
         f"the SYN was sent {syns:,} times, for {duration(syn_ns)}, {until}",
         show_packet(c, "first_packet", row, f"first SYN of connection {row}"),
@@ -246,15 +250,17 @@ def _compare(tables: Tables, row: int) -> str:
     return f"at a round trip of {duration(trip)}" if trip >= 0 else "and the round trip is unknown"
 
 
-def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _attempts.Failures) -> Iterator[_Step]:
+def _list_attempts(
+    tables: Tables, row: int, attempts: list[int], failures: connection_attempts.Failures
+) -> Iterator[_Step]:
     if not attempts:
         return
     c, failed = tables.connections, np.array(attempts, dtype=np.int64)
     lost = int(c.first_time_ns[row]) - int(c.first_time_ns[failed[0]])
-    kind = _attempts.KINDS[int(failures.kind[np.searchsorted(failures.connection, failed[-1])])]
-    said = _attempts.describe(tables, int(failed[-1]), kind)
+    kind = connection_attempts.KINDS[int(failures.kind[np.searchsorted(failures.connection, failed[-1])])]
+    said = connection_attempts.describe(tables, int(failed[-1]), kind)
     before = "an earlier attempt failed" if len(failed) == 1 else f"{len(failed):,} earlier attempts failed"
-    where = _attempts.list_ends(tables, failed)
+    where = connection_attempts.list_ends(tables, failed)
     again = "this connection was opened" if len(failed) == 1 else "this connection was opened, with back-off,"
     yield _Step(
         kind,
@@ -270,19 +276,19 @@ def _list_attempts(tables: Tables, row: int, attempts: list[int], failures: _att
     )
 
 
-def _list_lookups(tables: Tables, chain: _lookups.Chain | None) -> Iterator[_Step]:
+def _list_lookups(tables: Tables, chain: dns_lookups.Chain | None) -> Iterator[_Step]:
     if chain is None:
         return
     asked = tables.lookups
     first, last = chain.lookups[0], chain.lookups[-1]
-    name = _lookups.describe(tables, first)
+    name = dns_lookups.describe(tables, first)
     yield _Step(
         "dns",
         chain.end_ns - chain.begin_ns,
         f"DNS lookups took {duration(chain.end_ns - chain.begin_ns)} before the first SYN: "
-        f"{_lookups.sum_up(tables, chain)}",
+        f"{dns_lookups.sum_up(tables, chain)}",
         show_packet(asked, "packet", first, f"DNS question for {name}"),
-        _lookups.show_end(tables, last),
+        dns_lookups.show_end(tables, last),
     )
 
 
@@ -317,7 +323,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             "delay_share_of_delay_and_rpc_time": round(share, 5),
             **{f"{name}_connections": number for name, number in sorted(kinds.items())},
         },
-        evidence=tuple(_show(tables, shown[: _shared.EXAMPLES])),
+        evidence=tuple(_show(tables, shown[: evidence.EXAMPLES])),
         explanation=(
             f"{many} before the first RPC. On connection {worst.connection} ({ends}) "
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"
@@ -341,7 +347,7 @@ _STOPPED_NS = 60_000_000_000
 def _find_closed(tables: Tables, slow: _Slow) -> int:
     """Find the last connection of the client that this server closed before it refused others; -1 for none."""
     c, row, first = tables.connections, slow.connection, slow.attempts[0]
-    servers = _shared.number_servers(tables)
+    servers = hosts.number_servers(tables)
     same = (servers == servers[row]) & (c.client_ip == c.client_ip[row])
     used = (c.rpcs > 0) | (c.encrypted_bytes > 0)
     before = same & used & (c.closed_by == 1) & (c.closed_time_ns >= 0)
@@ -417,7 +423,7 @@ _BACKOFF = Remedy(
     "1 s at first, growing to 120 s; shorter ones load a server that starts",
 )
 _EARLY = Remedy("application", "connect before the first call", "the set-up still takes as long, but no RPC waits")
-REMEDIES = dict.fromkeys(_attempts.KINDS, _BACKOFF) | {
+REMEDIES = dict.fromkeys(connection_attempts.KINDS, _BACKOFF) | {
     "dns": Remedy(
         "linux",
         "options ndots:1 in /etc/resolv.conf, or a name that ends with a dot",
@@ -427,7 +433,7 @@ REMEDIES = dict.fromkeys(_attempts.KINDS, _BACKOFF) | {
     "syn": Remedy(
         "linux", "ss -ltn and nstat -az TcpExtListenOverflows", "on the server: a full accept queue drops SYNs"
     ),
-    "syn_there": _attempts.UNANSWERED_THERE,
+    "syn_there": connection_attempts.UNANSWERED_THERE,
     "syn_ack": _EARLY,
     "tls": _EARLY,
     "settings": _EARLY,

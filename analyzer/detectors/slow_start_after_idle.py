@@ -66,21 +66,22 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..facts import congestion, contradictions, evidence, hosts, methods, ratings, stalls
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration, format_times
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _figures, _shared, _stalls
+from ..tables.grouping import distinct
 
 ID = "slow-start-after-idle"
-ABOUT = About(example="recorded/rtt205-go-16000.pcap", figure=_figures.blocked_time("congestion_window"))
+ABOUT = About(example="recorded/rtt205-go-16000.pcap", figure=contradictions.blocked_time("congestion_window"))
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-Limits = _stalls.TimeLimits
+Limits = stalls.TimeLimits
 
 
 class _Burst(Struct, frozen=True, eq=False):
@@ -105,7 +106,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield Skipped(
             ID, f"no round-trip time was measured before {int(unmeasured.sum())} blocked intervals after idle time"
         )
-    seen = _congestion.find_restarts(tables)
+    seen = congestion.find_restarts(tables)
     restarted = blocked & seen.after_idle
     late = restarted & mark_unknown_window(tables, restarted)
     if late.any():
@@ -114,7 +115,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         )
     known = replace(waits, idle_before_ns=seen.idle_ns, window_before_idle_bytes=seen.window_bytes)
     tables = replace(tables, waits=known)
-    rows = np.flatnonzero(restarted & ~late & ~_congestion.mark_in_queues(tables))
+    rows = np.flatnonzero(restarted & ~late & ~congestion.mark_in_queues(tables))
     bursts = [
         burst for burst in _find_bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]
     ]
@@ -132,7 +133,7 @@ def mark_unknown_window(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt
     rows = np.flatnonzero(restarted)
     rows = rows[connections.complete[waits.connection[rows]] == 0]
     ends = waits.connection[rows].astype(np.int64) * 2 + waits.direction[rows]
-    place = np.searchsorted(_shared.distinct(ends), ends)
+    place = np.searchsorted(distinct(ends), ends)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     np.minimum.at(first, place, waits.flight[rows].astype(np.int64))
     lossy = connections.retransmitted_packets[waits.connection[rows]] > 0
@@ -175,29 +176,29 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
     lost = total_ns(waits.duration_ns[lost_rows])
-    share = _shared.share_of_time(tables, lost)
+    share = methods.share_of_time(tables, lost)
     whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
     example = _format_figures(tables, bursts[0])
     each = duration(lost / len(bursts))
-    hosts = name_hosts(tables, first_rows)
+    named = name_hosts(tables, first_rows)
     rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
     alike = " each" if len(bursts) > 1 else ""
-    restarts = "restarts its" if len(hosts) == 1 else "restart their"
+    restarts = "restarts its" if len(named) == 1 else "restart their"
     return Finding(
         id=ID,
         title=(f"{count(len(bursts), 'message burst')} waited for a congestion window that idle time had reset"),
-        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
-        confidence=_shared.lower(
+        severity=ratings.severity(share, limits.warning_share, limits.critical_share),
+        confidence=ratings.lower(
             "medium" if any(burst.small for burst in bursts) or not whole else "high",
-            _stalls.rate_confidence(tables, first_rows),
+            stalls.rate_confidence(tables, first_rows),
         ),
-        scope=_stalls.find_scope(tables, first_rows),
+        scope=stalls.find_scope(tables, first_rows),
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, first_rows, lost_rows),
-        evidence=tuple(e for burst in bursts[: _shared.EXAMPLES] for e in _show_burst(tables, burst)),
-        explanation=_explain(example, len(bursts), each, hosts),
-        remedies=list_remedies(" and ".join(hosts)),
+        evidence=tuple(e for burst in bursts[: evidence.EXAMPLES] for e in _show_burst(tables, burst)),
+        explanation=_explain(example, len(bursts), each, named),
+        remedies=list_remedies(" and ".join(named)),
         references=(
             "RFC 5681 section 4.1",
             "Linux net/ipv4/tcp_output.c tcp_cwnd_restart",
@@ -205,9 +206,9 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{count(len(bursts), 'message')} waited {rounds} ({each}{alike}, "
-            f"{share:.0%} of RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window after idle time: "
-            "set net.ipv4.tcp_slow_start_after_idle=0 there."
+            f"{count(len(bursts), 'message')} waited {rounds} ({each}{alike}, {share:.0%} of RPC time) because "
+            f"{' and '.join(named)} {restarts} TCP congestion window after idle time: set "
+            "net.ipv4.tcp_slow_start_after_idle=0 there."
         ),
     )
 
@@ -216,7 +217,7 @@ def name_hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
     """Name the ends whose bursts waited, the one with the most first."""
     waits = tables.waits
     ends = zip(waits.connection[rows].tolist(), waits.direction[rows].tolist(), strict=True)
-    counts = Counter(_shared.host(tables, connection, direction) for connection, direction in ends)
+    counts = Counter(hosts.host(tables, connection, direction) for connection, direction in ends)
     return tuple(name for name, _ in counts.most_common(3))
 
 
@@ -250,15 +251,15 @@ def _format_figures(tables: Tables, burst: _Burst) -> dict[str, str]:
     in_flight, mss = int(waits.in_flight_bytes[wait]), max(1, int(waits.mss[wait]))
     resumed = int(waits.start_time_ns[wait]) + int(waits.duration_ns[wait])
     return {
-        "host": _shared.host(tables, connection, direction),
+        "host": hosts.host(tables, connection, direction),
         "nothing": "only small frames" if burst.small else "nothing",
         "idle": duration(int(waits.idle_before_ns[wait])),
         "rto": duration(int(waits.rto_ns[wait])),
         "segments": f"{in_flight // mss:,}",
         "mss": f"{mss:,}",
         "in_flight": f"{in_flight:,}",
-        "owed": _stalls.describe_owed(tables, wait),
-        "rest": "the remaining " * bool(waits.owed_bytes[wait]) + _stalls.describe_owed(tables, wait),
+        "owed": stalls.describe_owed(tables, wait),
+        "rest": "the remaining " * bool(waits.owed_bytes[wait]) + stalls.describe_owed(tables, wait),
         "waited": duration(int(waits.duration_ns[wait])),
         "after_ack": duration(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
@@ -299,8 +300,8 @@ def _show_burst(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
     )
 
 
-def _explain(example: dict[str, str], bursts: int, each: str, hosts: tuple[str, ...]) -> str:
-    also = f", at {' and '.join(hosts)}" if len(hosts) > 1 else ""
+def _explain(example: dict[str, str], bursts: int, each: str, named: tuple[str, ...]) -> str:
+    also = f", at {' and '.join(named)}" if len(named) > 1 else ""
     return (
         f"{example['host']} had sent {example['nothing']} for {example['idle']}, longer than its retransmission "
         f"timeout of about {example['rto']}. Its TCP therefore reduced the congestion window towards the initial one: "

@@ -54,22 +54,25 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import contradictions, hosts, methods, ratings
+from ..facts.control import Shares, SlowStreamLimits, mark_slow_streams, show_span, sum_both
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration, size
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import DIRECTIONS, Ints, Mask, Tables
-from . import _control, _figures, _shared, _software
+from ..tables.grouping import distinct
 
 ID = "small-packets"
 
 
 def _write_figure(analysis: Analysis) -> str:
     packets, payload = (
-        _figures.add_up(analysis, lambda s: s.payload_packets),
-        _figures.add_up(analysis, lambda s: s.payload_bytes),
+        contradictions.add_up(analysis, lambda s: s.payload_packets),
+        contradictions.add_up(analysis, lambda s: s.payload_bytes),
     )
-    messages = _figures.add_up(analysis, lambda s: s.messages)
+    messages = contradictions.add_up(analysis, lambda s: s.messages)
     mean = payload / packets if packets else 0
     return f"{count(packets, 'packet')} with payload for {count(messages, 'message')}, {size(mean)} each on average"
 
@@ -82,7 +85,7 @@ ABOUT = About(
 )
 
 
-class Limits(_control.SlowStreamLimits, frozen=True, eq=False):
+class Limits(SlowStreamLimits, frozen=True, eq=False):
     messages_per_second: float = 200.0
     """Fewest messages per second of a direction (heuristic: one each 5 ms, two in an interval of 10 ms)."""
     messages_per_packet: float = 4.0
@@ -108,12 +111,12 @@ class Limits(_control.SlowStreamLimits, frozen=True, eq=False):
 class _Wasted(Struct, frozen=True, eq=False):
     """How many times the needed packets each direction sends, one element per direction of the capture."""
 
-    spread: _control.Shares
-    cut: _control.Shares
+    spread: Shares
+    cut: Shares
     needed: Ints
 
     @property
-    def factor(self) -> _control.Shares:
+    def factor(self) -> Shares:
         return np.maximum(self.spread, self.cut)
 
 
@@ -137,7 +140,7 @@ def _compare_with_needed(tables: Tables, limits: Limits) -> _Wasted:
     small &= _mark_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
-    slow = _control.mark_slow_streams(tables, limits)
+    slow = mark_slow_streams(tables, limits)
     spread = small & np.repeat(slow, 2) & (packets >= limits.packets)
     spread &= messages < limits.messages_per_packet * d.message_packets
     seconds = (d.last_message_time_ns - d.first_message_time_ns) / 1e9
@@ -165,8 +168,8 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     guilty = np.flatnonzero(factors >= limits.warning_factor)
     worst = int(guilty[np.argmax(d.payload_packets[guilty] - wasted.needed[guilty])])
     row, factor = worst // 2, float(factors[worst])
-    sender = _shared.host(tables, row, worst % 2)
-    connections = _shared.distinct(guilty // 2).tolist()
+    sender = hosts.host(tables, row, worst % 2)
+    connections = distinct(guilty // 2).tolist()
     spread = float(wasted.spread[worst]) >= float(wasted.cut[worst])
     packets, needed = int(d.payload_packets[worst]), int(wasted.needed[worst])
     metrics = _measure(tables, wasted, worst, len(connections))
@@ -174,13 +177,13 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{sender} sends {packets:,} packets where {needed:,} are enough: {reason}",
-        severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
-        confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
-        scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
+        severity=ratings.severity(factor, limits.warning_factor, limits.critical_factor),
+        confidence=ratings.lower("high" if spread else "medium", ratings.quality_allows(tables)),
+        scope=Scope(tuple(connections), methods.methods_of_connections(tables, connections)),
         metrics=metrics,
         evidence=tuple(_show_packets(tables, worst)),
         explanation=_explain(tables, worst, metrics, spread=spread),
-        remedies=_list_remedies(_shared.implementation(tables, row, worst % 2)),
+        remedies=_list_remedies(hosts.implementation(tables, row, worst % 2)),
         references=(
             "https://ably.com/blog/grpc-stream-performance",
             "https://github.com/grpc/grpc-go/issues/1512",
@@ -195,12 +198,12 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
 
 def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> dict[str, int | float | str]:
     d, row = tables.directions, worst // 2
-    payload, control = _control.sum_both(d.payload_packets, row), _control.sum_both(d.control_packets, row)
-    messages = _control.sum_both(d.messages, row)
+    payload, control = sum_both(d.payload_packets, row), sum_both(d.control_packets, row)
+    messages = sum_both(d.messages, row)
     sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
     seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
     mss = int((tables.connections.mss_client, tables.connections.mss_server)[worst % 2][row])
-    frames = sum(_control.sum_both(column, row) for column in (d.pings, d.ping_acks, d.window_updates, d.settings))
+    frames = sum(sum_both(column, row) for column in (d.pings, d.ping_acks, d.window_updates, d.settings))
     return {
         "connections": connections,
         "sender": DIRECTIONS[worst % 2],
@@ -215,8 +218,8 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "payload_bytes_per_packet": round(sent / max(int(d.payload_packets[worst]), 1), 1),
         "mss": mss,
         "data_frames_per_packet": round(int(d.data_frames[worst]) / max(int(d.message_packets[worst]), 1), 2),
-        "estimator_pings": _control.sum_both(d.bdp_pings, row),
-        "control_frames_per_data_frame": round(frames / max(_control.sum_both(d.data_frames, row), 1), 3),
+        "estimator_pings": sum_both(d.bdp_pings, row),
+        "control_frames_per_data_frame": round(frames / max(sum_both(d.data_frames, row), 1), 3),
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
         "busy_intervals_10ms": int(d.busy_intervals[worst]),
@@ -225,7 +228,7 @@ def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
 
 
 def _explain(tables: Tables, worst: int, m: dict[str, int | float | str], *, spread: bool) -> str:
-    sender = _shared.host(tables, worst // 2, worst % 2)
+    sender = hosts.host(tables, worst // 2, worst % 2)
     segment = f" (a full segment holds {int(m['mss']):,})" if int(m["mss"]) > 0 else ""
     head = (
         f"{sender} sent {int(tables.directions.messages[worst]):,} messages on {count(int(m['streams']), 'stream')} in "
@@ -255,19 +258,19 @@ def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
     d, row = tables.directions, worst // 2
     most, first, last = int(d.dense_packets[worst]), int(d.dense_first_packet[worst]), int(d.dense_last_packet[worst])
     begin, end = int(d.dense_first_time_ns[worst]), int(d.dense_last_time_ns[worst])
-    sender = _shared.host(tables, row, worst % 2)
+    sender = hosts.host(tables, row, worst % 2)
     if most > 1:
         what = f"the first of {most:,} packets of {sender} within {duration(end - begin)} that end messages"
         yield Evidence(first, begin, what)
         yield Evidence(last, end, "the last of them")
-    packets, messages = _control.sum_both(d.payload_packets, row), _control.sum_both(d.messages, row)
+    packets, messages = sum_both(d.payload_packets, row), sum_both(d.messages, row)
     counted = f"from here on {packets:,} packets carry {messages:,} messages, both directions"
-    yield from _control.show_span(tables, row, counted)
+    yield from show_span(tables, row, counted)
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     windows = "no BDP estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
                 "application",
@@ -282,7 +285,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
                 windows,
             ),
             Remedy("grpc-java", "NettyServerBuilder.flowControlWindow(n)", windows),
-            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
+            Remedy(C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
             Remedy("linux", "ethtool -C DEVICE adaptive-rx on", "fewer interrupts for the same packets, some µs later"),
         ),
         implementation,

@@ -51,14 +51,19 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..facts import draining, software_at
+from ..facts import failures as common
+from ..facts.evidence import EXAMPLES
+from ..facts.failures import Failed
+from ..facts.hosts import name_hosts
+from ..facts.ratings import lower, quality_allows
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software import timers
+from ..software.recognise import recognise
 from ..tables import NOT_SEEN, Ints, Mask, Tables
-from . import _draining, _software, _timers
-from . import _failures as common
-from ._failures import Failed
-from ._shared import EXAMPLES, distinct, lower, name_hosts, quality_allows
+from ..tables.grouping import distinct
 
 ID = "stream-timeout"
 ABOUT = About(example="recorded/wild/haproxy-streamtimeout.pcap.zst", precedence=3, weight="ended_share")
@@ -109,10 +114,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     silence = failures.silence_ns[rows.row]
     flowed = silence < limits.flowing * rows.duration_ns
     broken = ~sent & _ended_silence(tables, rows)
-    quiet = _find_same(tables, rows.where(broken), silence[broken], _timers.SILENCE, limits, of=int((~sent).sum()))
+    quiet = _find_same(tables, rows.where(broken), silence[broken], timers.SILENCE, limits, of=int((~sent).sum()))
     lasting = ~sent | flowed
     lasted = rows.duration_ns[lasting]
-    old = _find_same(tables, rows.where(lasting), lasted, _timers.DURATION, limits, of=len(lasted))
+    old = _find_same(tables, rows.where(lasting), lasted, timers.DURATION, limits, of=len(lasted))
     found = [timed for timed in (quiet, old) if timed]
     if found:
         yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
@@ -135,7 +140,7 @@ def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~_waited_in_vain(tables, rows)
-    with_it = ((closed >= 0) & (closed <= end)) | _draining.mark_shut_down(tables, rows.rpc, end)
+    with_it = ((closed >= 0) & (closed <= end)) | draining.mark_shut_down(tables, rows.rpc, end)
     unknown = rows.status == NOT_SEEN  # header fields that the capture lacks may have had an OK
     return np.asarray((~sent | by_timer) & ~by_client & ~answered & ~unknown & ~with_it)
 
@@ -148,8 +153,8 @@ def _waited_in_vain(tables: Tables, rows: Failed) -> Mask:
     """Mark RPCs whose HTTP status a timer may have caused: some software has another status for that."""
     waited: Mask = np.isin(rows.http_status, TIMEOUTS)
     for agent in distinct(rows.answered_by).tolist():
-        software = _software.recognise(common.software(tables, agent))
-        waited |= (rows.answered_by == agent) & np.isin(rows.http_status, _timers.list_statuses(software))
+        software = recognise(common.software(tables, agent))
+        waited |= (rows.answered_by == agent) & np.isin(rows.http_status, timers.list_statuses(software))
     return waited
 
 
@@ -183,10 +188,10 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     median = float(np.median(timed.times_ns))
     least, most = duration(int(timed.times_ns.min())), duration(int(timed.times_ns.max()))
     span = least if least == most else f"{least} to {most}"
-    silent = timed.measures == _timers.SILENCE
+    silent = timed.measures == timers.SILENCE
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)
-    software = _software.recognise_proxy(tables, connections)
+    software = software_at.recognise_proxy(tables, connections)
     by = f"{name_hosts(tables, connections, 1)}{f' ({software})' if software else ''}"
     remedies = _list_timers(rows, timed, software)
     known = bool(remedies) and remedies[0].implementation == software
@@ -232,10 +237,10 @@ def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Rem
     """List the timers that may have ended the RPCs; those that answer with their HTTP status, if all got one."""
     median, statuses = float(np.median(timed.times_ns)), distinct(rows.http_status)
     if common.refused(rows).all() and len(statuses) == 1:
-        return _timers.list_answering_timers(int(statuses[0]), median, software)
+        return timers.list_answering_timers(int(statuses[0]), median, software)
     codes = distinct(rows.reset_code)
     by_server = (rows.reset_by == 1).all() and len(codes) == 1
-    return _timers.list_timers(timed.measures, median, software, int(codes[0]) if by_server else None)
+    return timers.list_timers(timed.measures, median, software, int(codes[0]) if by_server else None)
 
 
 def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
@@ -245,7 +250,7 @@ def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
         yield common.began(tables, rpc)
         before = int(failures.silence_from_packet[row])
         end = int(rpcs.start_time_ns[rpc]) + int(rows.duration_ns[place])
-        if timed.measures == _timers.SILENCE and before != rpcs.first_packet[rpc]:
+        if timed.measures == timers.SILENCE and before != rpcs.first_packet[rpc]:
             start = end - int(failures.silence_ns[row])
             yield Evidence(before, start, f"the last packet of stream {rpcs.stream[rpc]} before the silence")
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place))

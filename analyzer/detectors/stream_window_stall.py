@@ -59,27 +59,28 @@ References
 from collections.abc import Iterator
 from functools import partial
 
+from ..facts import contradictions
+from ..families import windows
 from ..model.detector import About
 from ..model.finding import Finding, Skipped
+from ..software.windows_and_limits import STREAM_WINDOW, list_software_settings
 from ..tables import Tables
-from . import _figures, _windows
-from ._software_settings import STREAM_WINDOW, list_software_settings
 
 ID = "stream-window-stall"
 ABOUT = About(
     example="recorded/lab/stream-window-stall.pcap",
-    figure=_figures.blocked_time("stream_window"),
+    figure=contradictions.blocked_time("stream_window"),
     caused_by=("message-too-large",),
 )
-Limits = _windows.ReaderLimits
+Limits = windows.ReaderLimits
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a stream window."""
-    yield from _windows.detect_window(tables, limits, _WINDOW)
+    yield from windows.detect_window(tables, limits, _WINDOW)
 
 
-_WINDOW = _windows.Window(
+_WINDOW = windows.Window(
     id=ID,
     cause="stream_window",
     name="the HTTP/2 stream window",

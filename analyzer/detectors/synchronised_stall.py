@@ -69,22 +69,23 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..facts import contradictions, evidence, hosts, methods, ratings, relays, software_at, threads
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
 from ..model.text import count, duration, format_times
+from ..software import pauses
+from ..software.recognise import C_CORE, recognise
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
-from ..tables.grouping import group_rows
+from ..tables.grouping import distinct, group_rows
 from ..tables.processes import Acts
-from . import _figures, _shared, _software, _stop_remedies, _threads
-from ._relays import mark_relayed
 
 _PINGS_WAIT = "the process is paused or its event loop is blocked"
 ID = "synchronised-stall"
 ABOUT = About(
     example="recorded/wild/tonic-stopped.pcap.zst",
-    figure=_figures.blocked_time("server"),
+    figure=contradictions.blocked_time("server"),
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=1,
     whole_connections=True,
@@ -176,8 +177,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         return
     proved = _prove(tables, limits)
     rows = np.flatnonzero(proved.by_ping | proved.by_rpcs)
-    hosts = group_rows(_number_hosts(tables)[rows]).values()
-    found = [stalls for host in hosts if (stalls := _collect(tables, rows[host], proved, limits))]
+    groups = group_rows(_number_hosts(tables)[rows]).values()
+    found = [stalls for group in groups if (stalls := _collect(tables, rows[group], proved, limits))]
     if found:
         yield _make_finding(tables, max(found, key=lambda stalls: stalls.total_ns), limits)
 
@@ -206,7 +207,7 @@ def _prove(tables: Tables, limits: Limits) -> _Proved:
     late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
     waiting = _count_waiting(tables)
     by_ping = (stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables) & _mark_acknowledging(tables)
-    relayed = mark_relayed(tables, np.flatnonzero(by_ping), near, limits.relay_pings, limits.relay_ns)
+    relayed = relays.mark_relayed(tables, np.flatnonzero(by_ping), near, limits.relay_pings, limits.relay_ns)
     return _Proved(
         by_ping=by_ping & ~_mark_steady(tables, np.flatnonzero(by_ping), length, limits) & ~relayed,
         by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits) & (stalls.answers_ns >= 0),
@@ -236,8 +237,8 @@ def _count_waiting(tables: Tables) -> Ints:
 def _mark_c_core_clients(tables: Tables) -> Mask:
     """Mark stalls of clients that read their socket only while a call is open."""
     stalls = tables.stalls
-    clients = _shared.distinct(stalls.connection[(stalls.direction == 0) & (stalls.ping_packet > 0)]).tolist()
-    core = [one for one in clients if _software.recognise_end(tables, one, 0) == _software.C_CORE]
+    clients = distinct(stalls.connection[(stalls.direction == 0) & (stalls.ping_packet > 0)]).tolist()
+    core = [one for one in clients if software_at.recognise_end(tables, one, 0) == C_CORE]
     return np.asarray((stalls.direction == 0) & np.isin(stalls.connection, core), dtype=bool)
 
 
@@ -255,7 +256,7 @@ def _mark_steady(tables: Tables, late: Ints, length_ns: Ints, limits: Limits) ->
     ends = 2 * stalls.connection.astype(np.int64) + stalls.direction
     for places in group_rows(_number_hosts(tables)[late]).values() if len(late) else ():
         mine = late[places]
-        acks = int(tables.directions.ping_acks[_shared.distinct(ends[mine])].sum())
+        acks = int(tables.directions.ping_acks[distinct(ends[mine])].sum())
         low, high = np.quantile(length_ns[mine], (0.1, 0.9))
         many = len(mine) >= max(limits.steady_pings, limits.steady_share * acks)
         steady[mine] = many and high <= limits.steady * low
@@ -321,12 +322,11 @@ def _is_long_for_few(tables: Tables, rows: Ints, proved: _Proved, limits: Limits
 def _are_methods_quick(tables: Tables, stall: int, most_ns: int) -> bool:
     """Check whether the methods of the RPCs that waited in a stall usually take less: they are no long polls."""
     stalls, rpcs = tables.stalls, tables.rpcs
-    start = stalls.start_time_ns[stall]
-    end = start + stalls.duration_ns[stall]
+    start, end = stalls.start_time_ns[stall], stalls.start_time_ns[stall] + stalls.duration_ns[stall]
     on = rpcs.connection == stalls.connection[stall]
     waited = on & (rpcs.start_time_ns <= start) & (rpcs.start_time_ns + rpcs.duration_ns >= end)
-    methods = _shared.distinct(rpcs.method[waited]).tolist()
-    return bool(methods) and all(np.median(rpcs.duration_ns[rpcs.method == one]) <= most_ns for one in methods)
+    numbers = distinct(rpcs.method[waited]).tolist()
+    return bool(numbers) and all(np.median(rpcs.duration_ns[rpcs.method == one]) <= most_ns for one in numbers)
 
 
 def _are_answered_at_once(tables: Tables, rows: Ints, limits: Limits) -> bool:
@@ -367,11 +367,11 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
 
 def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     table, rows = tables.stalls, stalls.rows
-    connections = tuple(_shared.distinct(table.connection[rows]).tolist())
-    who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.paused
-    software = _software.recognise(_shared.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
+    connections = tuple(distinct(table.connection[rows]).tolist())
+    who, paused = hosts.host(tables, connections[0], stalls.direction), stalls.paused
+    software = recognise(hosts.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
     lost = _count_lost(tables, stalls) if stalls.waiting else None
-    share = None if lost is None else _shared.share_of_time(tables, lost)
+    share = None if lost is None else methods.share_of_time(tables, lost)
     length, often = duration(stalls.median_ns), format_times(len(stalls.times))
     suspects = "garbage collection" if paused else "a lock, garbage collection"
     period = _find_period(stalls, limits)
@@ -383,8 +383,8 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         id=ID,
         title=stopped + (f"; {period}" if period else ""),
         severity=_rate_severity(tables, stalls, share, limits),
-        confidence=_shared.lower("high" if paused or known else "medium", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        confidence=ratings.lower("high" if paused or known else "medium", ratings.quality_allows(tables)),
+        scope=Scope(connections, methods.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
         metrics={
@@ -398,9 +398,9 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
             **(spent.make_metrics() if spent else {}),
         },
-        evidence=tuple(item for row in rows[: _shared.EXAMPLES].tolist() for item in _show_stall(tables, row)),
+        evidence=tuple(item for row in rows[: evidence.EXAMPLES].tolist() for item in _show_stall(tables, row)),
         explanation=_explain(tables, stalls, who, period, spent),
-        remedies=_stop_remedies.list_remedies(software, who, quota=period == _QUOTA, paused=paused),
+        remedies=pauses.list_remedies(software, who, quota=period == _QUOTA, paused=paused),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
             f"{stopped}{' (median)' if len(stalls.times) > 1 else ''}"
@@ -415,21 +415,21 @@ _QUOTA = "the silences end in step with 100 ms, the period of a CPU quota"
 
 def _count_lost(tables: Tables, stalls: _Stalls) -> int:
     """Sum up the time of the RPCs that waited; never more than the server's time on their connections."""
-    connections = _shared.distinct(tables.stalls.connection[stalls.rows])
+    connections = distinct(tables.stalls.connection[stalls.rows])
     return min(stalls.waited_ns, total_ns(tables.connection_budgets[connections, _SERVER]))
 
 
 def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits: Limits) -> Severity:
     """Rate a server by RPC time, a client by its connections' time: its callers wait before their first packet."""
     if share is not None:
-        return _shared.severity(share, limits.warning_share, limits.critical_share)
+        return ratings.severity(share, limits.warning_share, limits.critical_share)
     c = tables.connections
-    rows = _shared.distinct(tables.stalls.connection[stalls.rows])
+    rows = distinct(tables.stalls.connection[stalls.rows])
     span = int(c.last_time_ns[rows].max() - c.first_time_ns[rows].min())
     return "warning" if stalls.total_ns >= limits.warning_share * max(span, 1) else "info"
 
 
-def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
+def _read_threads(tables: Tables, stalls: _Stalls) -> threads.Spent | None:
     """Read what led to the sends of the intervals in whose time the stalls lie."""
     table = tables.stalls
     middles = table.start_time_ns[stalls.rows] + table.duration_ns[stalls.rows] // 2
@@ -444,10 +444,10 @@ def _read_threads(tables: Tables, stalls: _Stalls) -> _threads.Spent | None:
             chosen[rows] = behind > first
         return chosen
 
-    return _threads.read_spent(tables, stalls.direction, choose, stalls.total_ns)
+    return threads.read_spent(tables, stalls.direction, choose, stalls.total_ns)
 
 
-def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: _threads.Spent | None) -> str:
+def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: threads.Spent | None) -> str:
     table, rows = tables.stalls, stalls.rows
     parts = [
         f"{format_times(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} "
@@ -482,7 +482,7 @@ def _describe_lengths(tables: Tables, stalls: _Stalls) -> str:
 
 def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
     stalls = tables.stalls
-    who = _shared.host(tables, int(stalls.connection[row]), int(stalls.direction[row]))
+    who = hosts.host(tables, int(stalls.connection[row]), int(stalls.direction[row]))
     end = int(stalls.start_time_ns[row] + stalls.duration_ns[row])
     yield Evidence(
         int(stalls.stopped_at_packet[row]),

@@ -48,22 +48,25 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..facts import contradictions, evidence
+from ..facts.evidence import show_packet
+from ..facts.failures import LossLimits, are_many_lost
+from ..facts.hosts import host, name_hosts
+from ..facts.methods import methods_of_connections
+from ..facts.ratings import quality_allows
+from ..facts.software_at import recognise_end, seen_first
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
-from . import _figures, _shared
-from ._failures import LossLimits, are_many_lost, seen_first
-from ._shared import host, methods_of_connections, name_hosts, quality_allows, show_packet
-from ._software import recognise_end
 
 ID = "too-many-pings"
 
 
 def _write_figure(analysis: Analysis) -> str:
-    pings = _figures.add_up(analysis, lambda side: side.pings)
+    pings = contradictions.add_up(analysis, lambda side: side.pings)
     return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
 
 
@@ -167,7 +170,7 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         confidence=quality_allows(tables) if agrees else "medium",
         scope=Scope(connections, methods_of_connections(tables, connections)),
         metrics=_measure(tables, trips, purpose),
-        evidence=tuple(e for trip in trips[: _shared.FEW_EXAMPLES] for e in _show_pings(tables, trip)),
+        evidence=tuple(e for trip in trips[: evidence.FEW_EXAMPLES] for e in _show_pings(tables, trip)),
         explanation=words + _describe_consequence(tables, closed),
         remedies=_list_remedies(tables, connections, purpose),
         references=("gRFC A8", "grpc/grpc doc/keepalive.md", "https://github.com/grpc/grpc-go/issues/1882"),

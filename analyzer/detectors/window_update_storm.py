@@ -47,15 +47,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..facts import contradictions, control, hosts, methods, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..software.recognise import C_CORE, sort_by_implementation
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _shared, _software
 
 ID = "window-update-storm"
 ABOUT = About(
     example="recorded/lab/window-update-storm.pcap.gz",
-    figure=_figures.packets_alone(lambda side: side.window_update_packets, "WINDOW_UPDATE"),
+    figure=contradictions.packets_alone(lambda side: side.window_update_packets, "WINDOW_UPDATE"),
     caused_by=("small-packets",),
     precedence=9,
     whole_connections=True,
@@ -63,7 +64,7 @@ ABOUT = About(
 )
 
 
-class Limits(_control.StormLimits, frozen=True, eq=False):
+class Limits(control.StormLimits, frozen=True, eq=False):
     share: float = 0.4
     """Share of all packets with payload (a BDP estimator reaches a third; one per DATA packet makes half)."""
 
@@ -73,27 +74,27 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     d = tables.directions
     if int(d.window_update_packets.max(initial=0)) < limits.told_packets // 2:
         return
-    load = _control.measure_load(tables, _control.sum_directions(d.window_update_packets))
-    rows, storm = _control.find_storms(tables, load, limits)
+    load = control.measure_load(tables, control.sum_directions(d.window_update_packets))
+    rows, storm = control.find_storms(tables, load, limits)
     if len(rows):
         yield _make_finding(tables, load, rows, limits, storm=storm)
 
 
-def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
+def _make_finding(tables: Tables, load: control.Load, rows: control.Rows, limits: Limits, *, storm: bool) -> Finding:
     d, row = tables.directions, int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
     side = int(np.argmax(d.window_update_packets[2 * row : 2 * row + 2]))
-    end, data = _shared.host(tables, row, side), int(d.data_frames[2 * row + 1 - side])
+    end, data = hosts.host(tables, row, side), int(d.data_frames[2 * row + 1 - side])
     updates = int(d.window_updates[2 * row + side])
     critical = storm and share >= limits.critical_share
     counted = f"from here on {count:,} packets carry WINDOW_UPDATE and no data"
     return Finding(
         id=ID,
         title=f"{rate:,.0f} packets a second carry only WINDOW_UPDATEs"
-        + _control.add_streams(tables, row, share, limits, storm=storm),
+        + control.add_streams(tables, row, share, limits, storm=storm),
         severity="critical" if critical else "warning" if storm else "info",
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        confidence=ratings.quality_allows(tables),
+        scope=Scope(tuple(rows.tolist()), methods.methods_of_connections(tables, rows.tolist())),
         metrics={
             "connections": len(rows),
             "window_update_only_packets": count,
@@ -106,15 +107,15 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
             "window_updates_per_data_frame": round(updates / max(data, 1), 3),
         },
         evidence=(
-            *_control.show_second(tables, 2 * row + side, "update", "WINDOW_UPDATEs"),
-            *_control.show_span(tables, row, counted),
+            *control.show_second(tables, 2 * row + side, "update", "WINDOW_UPDATEs"),
+            *control.show_span(tables, row, counted),
         ),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry WINDOW_UPDATE and no data, "
             f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames."
-            f" {_control.explain_severity(tables, row, share, limits, storm=storm)}"
+            f" {control.explain_severity(tables, row, share, limits, storm=storm)}"
         ),
-        remedies=_list_remedies(_shared.implementation(tables, row, side), end),
+        remedies=_list_remedies(hosts.implementation(tables, row, side), end),
         references=(
             "https://github.com/hyperium/h2/issues/39",
             "https://github.com/grpc/grpc/issues/9306",
@@ -129,7 +130,7 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
 
 def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
     price = f"at {end}: fewer updates; a slow reader may hold more memory per stream"
-    return _software.sort_by_implementation(
+    return sort_by_implementation(
         (
             Remedy(
                 "grpc-go",
@@ -138,7 +139,7 @@ def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
                 f"{price}; also switches off the BDP estimator, which sends WINDOW_UPDATEs with its PINGs",
             ),
             Remedy("grpc-java", "flowControlWindow(n) of NettyChannelBuilder or NettyServerBuilder", price),
-            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
+            Remedy(C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
             Remedy("tonic", "initial_stream_window_size(n), initial_connection_window_size(n)", price),
             Remedy("grpc-js", "'grpc-node.flow_control_window': n", price),
             Remedy("grpc-dotnet", "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", price),

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec.structs import replace
 
-from ..detectors._software import recognise_proxy
+from ..facts.software_at import recognise_proxy
 from ..model.analysis import Hop, Quantiles
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration

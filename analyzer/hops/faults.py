@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..detectors import _failures
+from ..facts import failures
 from ..model.finding import Evidence, Finding
 from ..model.text import count
 from ..summary.hops import TRAILERS
@@ -15,8 +15,8 @@ from ..tables import COMPLETE, NOT_SEEN, Ints, Mask, Tables
 from .dividing import Held
 from .matching import AMBIGUOUS, Joined
 
-_CUT = (_failures.CLIENT_DEADLINE, _failures.CLIENT_RESET)
-_BY_SERVER = (TRAILERS, _failures.HTTP_STATUS, _core.STATUS_SOURCES.index("server_reset"))
+_CUT = (failures.CLIENT_DEADLINE, failures.CLIENT_RESET)
+_BY_SERVER = (TRAILERS, failures.HTTP_STATUS, _core.STATUS_SOURCES.index("server_reset"))
 _EXAMPLES = 2
 """Calls shown as evidence (heuristic: enough to look one up)."""
 _OF_STATUSES = ("rpc-errors", "cancelled", "deadline-exceeded", "proxy-error")
@@ -74,10 +74,10 @@ def compare_ends(tables: Tables, held: Held, joined: Joined) -> Ends:
     ended, open_yet = rpcs.status_source[last] == TRAILERS, rpcs.flags[last] & COMPLETE == 0
     until = np.where(open_yet, tables.capture["last_time_ns"] or 0, ends[last])
     status, behind = rpcs.status[front], rpcs.status[last]
-    failed = (status != _failures.OK) & (status != NOT_SEEN) & ~was_cut
+    failed = (status != failures.OK) & (status != NOT_SEEN) & ~was_cut
     # an HTTP status instead of the trailers that the server behind sent has the same meaning at best
-    replaced = (rpcs.status_source[front] == _failures.HTTP_STATUS) & ended
-    other = (behind != _failures.OK) & (behind != NOT_SEEN) & ((behind != status) | replaced)
+    replaced = (rpcs.status_source[front] == failures.HTTP_STATUS) & ended
+    other = (behind != failures.OK) & (behind != NOT_SEEN) & ((behind != status) | replaced)
     other &= ~np.isin(rpcs.status_source[last], _CUT)
     # the end of a connection before the proxy may be the client's doing
     by_proxy = failed & np.isin(rpcs.status_source[front], _BY_SERVER) & (ends[last] <= ends[front])
@@ -86,7 +86,7 @@ def compare_ends(tables: Tables, held: Held, joined: Joined) -> Ends:
         attempts=attempts,
         again=again,
         went_on=was_cut & (ended | open_yet) & (until > ends[front] + trip),
-        lost=by_proxy & (behind == _failures.OK),
+        lost=by_proxy & (behind == failures.OK),
         same=failed & (behind == status) & ~replaced,
         changed=by_proxy & other,
     )
@@ -99,7 +99,7 @@ def _find_attempts(tables: Tables, held: Held, joined: Joined) -> tuple[Ints, In
     rows = rows[np.lexsort((rpcs.start_time_ns[rows], joined.parent[rows]))]
     first, second = rows[:-1], rows[1:]
     retried = joined.parent[first] == joined.parent[second]
-    retried &= (rpcs.status[first] != _failures.OK) & (rpcs.flags[first] & COMPLETE != 0)
+    retried &= (rpcs.status[first] != failures.OK) & (rpcs.flags[first] & COMPLETE != 0)
     retried &= rpcs.start_time_ns[first] + rpcs.duration_ns[first] <= rpcs.start_time_ns[second]
     return first[retried], second[retried]
 
@@ -123,7 +123,7 @@ def list_faults(tables: Tables, proxy: str, held: Held, ends: Ends) -> Iterator[
         statuses = Counter(_name_status(tables, row) for row in ends.attempts.tolist())
         text = (
             f"{count(len(ends.attempts), 'attempt')} behind the proxy {proxy} failed before it retried: "
-            f"{_failures.listed(dict(statuses.most_common()))}."
+            f"{failures.listed(dict(statuses.most_common()))}."
         )
         yield _make_fault(tables, _OF_ATTEMPTS, text, _show_retries(tables, ends), (ends.attempts, ends.again))
 
@@ -145,7 +145,7 @@ def _name_changes(tables: Tables, behind: Ints, before: Ints) -> str:
     source, http = tables.rpcs.status_source, tables.rpcs.http_status
     changes = Counter(
         f"{_name_status(tables, a)} became {_name_status(tables, b)}"
-        + f" (HTTP status {http[b]})" * bool(source[b] == _failures.HTTP_STATUS and http[b] != _failures.HTTP_OK)
+        + f" (HTTP status {http[b]})" * bool(source[b] == failures.HTTP_STATUS and http[b] != failures.HTTP_OK)
         for a, b in zip(behind.tolist(), before.tolist(), strict=True)
     )
     (most, _), *others = changes.most_common()
@@ -154,16 +154,16 @@ def _name_changes(tables: Tables, behind: Ints, before: Ints) -> str:
 
 def _show_ends(tables: Tables, behind: Ints, before: Ints) -> Iterator[Evidence]:
     for leg, call in zip(behind[:_EXAMPLES].tolist(), before[:_EXAMPLES].tolist(), strict=True):
-        yield _failures.ended(tables, leg, f"behind the proxy: {_describe_end(tables, leg)}")
-        yield _failures.ended(tables, call, f"before it: {_describe_end(tables, call)}")
+        yield failures.ended(tables, leg, f"behind the proxy: {_describe_end(tables, leg)}")
+        yield failures.ended(tables, call, f"before it: {_describe_end(tables, call)}")
 
 
 def _show_resets(tables: Tables, before: Ints, behind: Ints) -> Iterator[Evidence]:
     rpcs = tables.rpcs
     for call, leg in zip(before[:_EXAMPLES].tolist(), behind[:_EXAMPLES].tolist(), strict=True):
-        yield _failures.ended(tables, call, f"before the proxy: {_describe_end(tables, call)}")
+        yield failures.ended(tables, call, f"before the proxy: {_describe_end(tables, call)}")
         if rpcs.last_packet[leg]:
-            yield _failures.ended(tables, leg, f"behind it: {_describe_end(tables, leg)}")
+            yield failures.ended(tables, leg, f"behind it: {_describe_end(tables, leg)}")
         else:
             what = f"behind it the RPC begins, and is open at the end (connection {rpcs.connection[leg]}, "
             yield Evidence(
@@ -173,15 +173,15 @@ def _show_resets(tables: Tables, before: Ints, behind: Ints) -> Iterator[Evidenc
 
 def _show_retries(tables: Tables, ends: Ends) -> Iterator[Evidence]:
     for attempt, leg in zip(ends.attempts[:_EXAMPLES].tolist(), ends.again[:_EXAMPLES].tolist(), strict=True):
-        yield _failures.ended(tables, attempt, f"an attempt behind the proxy: {_describe_end(tables, attempt)}")
-        began = _failures.began(tables, leg)
+        yield failures.ended(tables, attempt, f"an attempt behind the proxy: {_describe_end(tables, attempt)}")
+        began = failures.began(tables, leg)
         yield Evidence(began.packet, began.time_ns, f"the proxy retries: {began.what}")
 
 
 def _describe_end(tables: Tables, row: int) -> str:
     """Say what ended a leg: `RST_STREAM CANCEL from the client`, or `trailers with status OK`."""
-    rows = _failures.failed(tables)
+    rows = failures.failed(tables)
     place = np.flatnonzero(rows.rpc == row)
     if len(place):
-        return _failures.reset_words(tables, rows, int(place[0]))
+        return failures.reset_words(tables, rows, int(place[0]))
     return f"it ends with status {_name_status(tables, row)}"

@@ -38,3 +38,9 @@ def number_rows(*columns: npt.NDArray[Any]) -> Ints:
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.cumsum(differs) + 1
     return numbers
+
+
+def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Sort values and remove duplicates. `np.unique` alone does the same, but imports numpy's masked arrays: 10 ms."""
+    ordered = np.sort(values.astype(np.int64))
+    return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered

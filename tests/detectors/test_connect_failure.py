@@ -15,8 +15,8 @@ from support import recorded, run_here, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import connect_failure as detector
+from grpcdiag.analyzer.facts import attempts
 from grpcdiag.analyzer.summary import figures
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
@@ -312,11 +312,11 @@ def packet_to(port: int, *packets: Captured) -> list[Captured]:
 
 def test_every_kind_is_described() -> None:
     tables = decode([recorded("wild/refused.pcap.zst")])
-    assert set(detector.ADVICE) == set(detector.REMEDIES) == set(_attempts.KINDS)
-    for kind in _attempts.KINDS:
-        assert _attempts.describe(tables, 0, kind)
+    assert set(detector.ADVICE) == set(detector.REMEDIES) == set(attempts.KINDS)
+    for kind in attempts.KINDS:
+        assert attempts.describe(tables, 0, kind)
     assert len(_core.BEGINNINGS) == 8
-    assert np.array_equal(_attempts.find_grpc_ports(tables), [])
+    assert np.array_equal(attempts.find_grpc_ports(tables), [])
 
 
 def test_names_without_an_address_where_no_connection_was_opened() -> None:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _draining, _failures, connection_closed_early
+from grpcdiag.analyzer.detectors import connection_closed_early
+from grpcdiag.analyzer.facts import draining, failures
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.analyzer.tables import NOT_SEEN, TOUCHES_GAP, Tables
@@ -65,7 +66,7 @@ def test_the_verdict_names_the_limit_that_drains_connections(server: str, words:
 
 
 def test_an_age_has_the_settings_of_the_server() -> None:
-    drained = _draining.Drained(0, 30_000 * MS, 3, 3, "grpc-go")
+    drained = draining.Drained(0, 30_000 * MS, 3, 3, "grpc-go")
     assert drained.describe().endswith("with GOAWAY at an age of about 30.0 s: a limit on the age of connections.")
     assert "MaxConnectionAge:" in drained.advise()
     assert [remedy.implementation for remedy in drained.list_remedies()] == [
@@ -76,14 +77,14 @@ def test_an_age_has_the_settings_of_the_server() -> None:
         "envoy",
         "tonic",
     ]
-    envoy = _draining.Drained(0, 30_000 * MS, 3, 3, "envoy")
+    envoy = draining.Drained(0, 30_000 * MS, 3, 3, "envoy")
     assert envoy.list_remedies()[0].knob in envoy.advise()
 
 
-def drained(requests: int, ages_ms: list[int], callers: int = 1) -> _draining.Drained | None:
+def drained(requests: int, ages_ms: list[int], callers: int = 1) -> draining.Drained | None:
     """What connections have in common that were drained after equally many requests, at these ages."""
     tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
-    last = tables.goaways.last_stream != _draining.ALL_STREAMS
+    last = tables.goaways.last_stream != draining.ALL_STREAMS
     streams = np.where(last & (tables.goaways.direction == 1), 2 * requests - 1, tables.goaways.last_stream)
     times = tables.goaways.time_ns.copy()
     for connection, age in enumerate(ages_ms):
@@ -91,7 +92,7 @@ def drained(requests: int, ages_ms: list[int], callers: int = 1) -> _draining.Dr
         times[mine] = tables.connections.opened_time_ns[connection] + age * MS
     tables = changed(tables, "goaways", last_stream=streams, time_ns=times)
     whole = changed(tables, "connections", rpcs=[requests] * 3, max_concurrent_rpcs=[callers] * 3)
-    return _draining.find_drained(whole, _draining.Alike())
+    return draining.find_drained(whole, draining.Alike())
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_equal_ages_leave_open_which_limit_it_is(requests: int, ages_ms: list[in
 def test_the_text_of_a_goaway_says_which_limit_it_is(text: str, words: str | None) -> None:
     tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
     said = replace(tables, goaway_reasons=tuple(text for _ in tables.goaway_reasons))
-    found = _draining.find_drained(said, _draining.Alike())
+    found = draining.find_drained(said, draining.Alike())
     assert (found and found.when) == words
     assert found is None or found.is_said == (text == "max_age")
 
@@ -484,10 +485,10 @@ def test_an_rpc_that_ended_before_its_connection_is_shown_with_its_own_last_pack
     """Its status is not known, as where its header fields refer to some from before the capture."""
     tables = decode([synthetic("small-packets-fires").file])
     rpc = int(np.flatnonzero(tables.rpcs.status == NOT_SEEN)[0])
-    closed = _failures.ended(tables, rpc, "the connection ends")
+    closed = failures.ended(tables, rpc, "the connection ends")
     assert closed.packet in tables.closings.packet
     before = np.where(np.arange(len(tables.rpcs.status)) == rpc, tables.rpcs.duration_ns // 2, tables.rpcs.duration_ns)
-    last = _failures.ended(changed(tables, "rpcs", duration_ns=before), rpc, "the last packet of this RPC")
+    last = failures.ended(changed(tables, "rpcs", duration_ns=before), rpc, "the last packet of this RPC")
     assert (last.packet, last.time_ns) == (tables.rpcs.last_packet[rpc], tables.rpcs.start_time_ns[rpc] + before[rpc])
 
 

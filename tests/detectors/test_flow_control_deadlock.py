@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.detectors import _shared
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
+from grpcdiag.analyzer.facts import methods
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -64,7 +64,7 @@ def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
     late = changed(tables, "open_rpcs", end_time_ns=tables.open_rpcs.since_time_ns + 4 * 10**18)
     finding = must(detector, late)
     assert finding.share == 1.0
-    assert finding.lost_ns == _shared.rpc_time(late)
+    assert finding.lost_ns == methods.rpc_time(late)
 
 
 def _given_up(*sizes: int, after_ns: int = 3 * S, sent: int = 65_530) -> Conversation:

@@ -14,7 +14,6 @@ from judging import changed, must
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import (
-    _shared,
     abrupt_goaway,
     forged_reset,
     hung_rpc,
@@ -26,6 +25,7 @@ from grpcdiag.analyzer.detectors import (
     stream_timeout,
     too_many_pings,
 )
+from grpcdiag.analyzer.facts.hosts import name_hosts
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -97,7 +97,5 @@ def test_what_is_said_of_some_of_them_is_shown(tmp_path: Path) -> None:
 
 def test_both_kinds_of_ends_are_hosts(tmp_path: Path) -> None:
     tables = on_hosts("forged-reset-fires", "server", 2, tmp_path)
-    assert (
-        _shared.name_hosts(tables, [0, 1], np.array([0, 1], dtype=np.uint8)) == "2 hosts (client 10.0.0.1 and others)"
-    )
-    assert _shared.name_hosts(tables, [0, 1], 0) == "client 10.0.0.1"
+    assert name_hosts(tables, [0, 1], np.array([0, 1], dtype=np.uint8)) == "2 hosts (client 10.0.0.1 and others)"
+    assert name_hosts(tables, [0, 1], 0) == "client 10.0.0.1"

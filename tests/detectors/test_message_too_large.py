@@ -134,7 +134,7 @@ def test_one_that_arrived_on_another_connection_refutes_it(tmp_path: Path) -> No
 
 def test_hedged_attempts_are_not_refused() -> None:
     tables = decode([synthetic("message-too-large-fires").file])
-    with patch.object(message_too_large._retries, "mark_hedged", lambda _, rows: np.arange(len(rows)) > 0):
+    with patch.object(message_too_large.retries, "mark_hedged", lambda _, rows: np.arange(len(rows)) > 0):
         assert told(message_too_large, tables) is None
 
 

@@ -13,8 +13,8 @@ from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _retries
 from grpcdiag.analyzer.detectors import retry_storm as detector
+from grpcdiag.analyzer.facts import retries
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -218,7 +218,7 @@ def test_the_share_decides(tmp_path: Path, others: int, severity: str) -> None:
 
 def test_hedged_attempts_are_told_apart(tmp_path: Path) -> None:
     tables = played(hedged(12), tmp_path)
-    found_rows = _retries.find_retries(tables)
+    found_rows = retries.find_retries(tables)
     assert (len(found_rows.retries), len(found_rows.hedges), len(found_rows.unpaired)) == (0, 12, 0)
     assert told(detector, tables) is None
 

@@ -13,7 +13,8 @@ from support import RECORDINGS, Recording, canonical_status, recorded, recording
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _failures, rpc_errors
+from grpcdiag.analyzer.detectors import rpc_errors
+from grpcdiag.analyzer.facts import failures
 from grpcdiag.analyzer.tables import NO_AGENT
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, opened, statuses
@@ -123,7 +124,7 @@ def test_where_to_look(name: str, words: str, remedy: str) -> None:
 
 
 def test_a_share_of_the_failures_has_its_word() -> None:
-    words = [_failures.name_most("with UNKNOWN", *counts) for counts in ((1, 1), (2, 2), (2, 3))]
+    words = [failures.name_most("with UNKNOWN", *counts) for counts in ((1, 1), (2, 2), (2, 3))]
     assert words == [", with UNKNOWN", ", all with UNKNOWN", ", most with UNKNOWN"]
 
 
@@ -161,9 +162,9 @@ def test_known_texts_are_shown_and_others_are_not(tmp_path: Path) -> None:
 
 def test_failed_rpcs_are_found_once_for_each_tables() -> None:
     tables = decode(recording("rpc-errors").files)
-    assert _failures.failed(tables) is _failures.failed(tables)
+    assert failures.failed(tables) is failures.failed(tables)
     other = changed(tables, "rpcs", status=np.zeros_like(tables.rpcs.status))
-    assert (_failures.failed(other).status == 0).all()
+    assert (failures.failed(other).status == 0).all()
 
 
 def test_rpcs_beyond_the_kept_failures_are_counted() -> None:

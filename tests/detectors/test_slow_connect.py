@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from support import RECORDED, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _attempts, _lookups
 from grpcdiag.analyzer.detectors import slow_connect as detector
+from grpcdiag.analyzer.facts import lookups
+from grpcdiag.analyzer.facts.attempts import KINDS
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import SYN
@@ -153,7 +154,7 @@ def test_an_attempt_that_the_server_answers_in_another_protocol(tmp_path: Path, 
 
 
 def test_every_kind_is_described() -> None:
-    kinds = {"dns", "syn", "syn_there", "syn_ack", "tls", "settings", *_attempts.KINDS}
+    kinds = {"dns", "syn", "syn_there", "syn_ack", "tls", "settings", *KINDS}
     assert set(detector.CAUSES) == set(detector.ADVICE) == set(detector.REMEDIES) == kinds
 
 
@@ -187,7 +188,7 @@ def test_who_may_have_asked(asked_by: str, counts: bool) -> None:
     assert (find_lookups(("svc.test",), client=asked_by) is not None) == counts
 
 
-def find_lookups(names: tuple[str, ...], client: str) -> _lookups.Chain | None:
+def find_lookups(names: tuple[str, ...], client: str) -> lookups.Chain | None:
     """The lookups before a connection to the address that the first of some questions was answered with."""
     tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
     asked, given, c = tables.lookups, tables.lookup_addresses, tables.connections
@@ -207,7 +208,7 @@ def find_lookups(names: tuple[str, ...], client: str) -> _lookups.Chain | None:
         lookup_names=names,
         addresses=(*tables.addresses, "10.0.0.1", client),
     )
-    return _lookups.find_lookups_before(changed_tables, np.array([row]), {}, 100 * MS).get(row)
+    return lookups.find_lookups_before(changed_tables, np.array([row]), {}, 100 * MS).get(row)
 
 
 def test_questions_over_tcp_have_answers() -> None:
@@ -250,5 +251,5 @@ def test_a_question_without_an_answer_is_shown_at_its_own_time() -> None:
     tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
     asked = tables.lookups
     lost = changed(tables, "lookups", answer_packet=asked.answer_packet * 0)
-    shown = _lookups.show_end(lost, 0)
+    shown = lookups.show_end(lost, 0)
     assert (shown.packet, shown.time_ns) == (int(asked.packet[0]), int(asked.time_ns[0]))

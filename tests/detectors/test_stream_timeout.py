@@ -13,9 +13,11 @@ from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _draining, _software, _timers
 from grpcdiag.analyzer.detectors import stream_timeout as detector
-from grpcdiag.analyzer.detectors._failures import failed
+from grpcdiag.analyzer.facts import draining
+from grpcdiag.analyzer.facts.failures import failed
+from grpcdiag.analyzer.software import timers
+from grpcdiag.analyzer.software.recognise import SOFTWARE
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
@@ -45,13 +47,13 @@ def test_only_calls_that_end_together_end_with_their_connection() -> None:
     tables = decode([recorded("wild/grpc-js-age-grace.pcap.zst")])
     rows = failed(tables)
     ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    assert _draining.mark_shut_down(tables, rows.rpc, ends).tolist() == [True] * 10
+    assert draining.mark_shut_down(tables, rows.rpc, ends).tolist() == [True] * 10
     alone = rows.reset_by == 1  # without the other stream of each connection, which ends with the FIN
-    assert not _draining.mark_shut_down(tables, rows.rpc[alone], ends[alone]).any()
+    assert not draining.mark_shut_down(tables, rows.rpc[alone], ends[alone]).any()
     late = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 21 * MS)
-    assert not _draining.mark_shut_down(late, rows.rpc, ends).any()
+    assert not draining.mark_shut_down(late, rows.rpc, ends).any()
     failing = changed(tables, "goaways", code=np.ones_like(tables.goaways.code))
-    assert not _draining.mark_shut_down(failing, rows.rpc, ends).any()
+    assert not draining.mark_shut_down(failing, rows.rpc, ends).any()
 
 
 @pytest.mark.parametrize(
@@ -158,10 +160,10 @@ def test_unavailable_in_trailers_counts_when_messages_flowed(tmp_path: Path, mes
 
 
 def test_a_default_that_is_near_is_named() -> None:
-    assert {r.knob for r in _timers.list_timers(_timers.SILENCE, 60.02e9, None)} >= {"grpc_read_timeout"}
-    assert [r.knob for r in _timers.list_timers(_timers.DURATION, 15.02e9, None)] == ["route.timeout"]
-    assert {r.implementation for r in _timers.list_timers(_timers.SILENCE, 3e9, "haproxy")} == {"haproxy"}
-    assert len(_timers.list_timers(_timers.DURATION, 3e9, None)) > 3
+    assert {r.knob for r in timers.list_timers(timers.SILENCE, 60.02e9, None)} >= {"grpc_read_timeout"}
+    assert [r.knob for r in timers.list_timers(timers.DURATION, 15.02e9, None)] == ["route.timeout"]
+    assert {r.implementation for r in timers.list_timers(timers.SILENCE, 3e9, "haproxy")} == {"haproxy"}
+    assert len(timers.list_timers(timers.DURATION, 3e9, None)) > 3
 
 
 @pytest.mark.parametrize(
@@ -173,11 +175,11 @@ def test_a_default_that_is_near_is_named() -> None:
     ],
 )
 def test_the_error_code_tells_which_side_of_nginx_timed_out(code: int | None, settings: list[str]) -> None:
-    assert [r.knob for r in _timers.list_timers(_timers.SILENCE, 3e9, "nginx", code)] == settings
+    assert [r.knob for r in timers.list_timers(timers.SILENCE, 3e9, "nginx", code)] == settings
 
 
 def test_every_timer_has_a_source_and_a_version() -> None:
-    for timer in _timers.TIMERS:
+    for timer in timers.TIMERS:
         assert timer.source
-        assert timer.measures in (_timers.SILENCE, _timers.DURATION, _timers.CONNECT)
-    assert {timer.software for timer in _timers.TIMERS} <= set(_software.SOFTWARE)  # others would never be shown
+        assert timer.measures in (timers.SILENCE, timers.DURATION, timers.CONNECT)
+    assert {timer.software for timer in timers.TIMERS} <= set(SOFTWARE)  # others would never be shown

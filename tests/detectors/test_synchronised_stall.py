@@ -16,8 +16,8 @@ from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _software
 from grpcdiag.analyzer.detectors import synchronised_stall as detector
+from grpcdiag.analyzer.facts import software_at
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Tables
@@ -290,13 +290,13 @@ def test_no_more_time_is_lost_than_the_server_took(part: float) -> None:
 
 def test_a_client_is_recognised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
-    recognise = _software.recognise_end
+    recognise = software_at.recognise_end
 
     def count(tables: Tables, connection: int, direction: int) -> str | None:
         asked.append((connection, direction))
         return recognise(tables, connection, direction)
 
-    monkeypatch.setattr(_software, "recognise_end", count)
+    monkeypatch.setattr(software_at, "recognise_end", count)
     assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1, steady_pings=1_001)
     assert asked == [(0, 0)]
 

@@ -1,0 +1,1 @@
+"""What is known of gRPC implementations, proxies and servers: their names, texts, timers and settings."""
