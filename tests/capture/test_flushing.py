@@ -47,7 +47,7 @@ def test_the_output_is_flushed_without_being_asked() -> None:
 
 
 def test_a_program_that_cannot_flush_writes_each_packet() -> None:
-    """As an old tcpdump, which the signal would end. The guard ends the first one, perhaps before that says anything."""
+    """As an old tcpdump, which the signal would end. The guard ends the first one, perhaps before it says anything."""
     with run_guard(PROGRAM.format(more="", body="")) as running:
         assert running.stderr and running.stdin
         assert next(line for line in running.stderr if "-U" in line) == "began -U -- any\n"

@@ -78,7 +78,7 @@ def test_a_stream_in_microseconds_is_kept(order: str, tmp_path: Path) -> None:
     """As that of `ssh server 'tcpdump -U -w -'`."""
     stream = convert_to_microseconds(FILE.read_bytes(), order)
     intervals, done = watch("-o", str(tmp_path), "--keep", "1h", "--trigger", TRIGGER, stream=stream)
-    assert (done.returncode, intervals[-1]["problems"]) == (0, []), done.stderr
+    assert (done.code, intervals[-1]["problems"]) == (0, []), done.err
     (file,) = tmp_path.glob("*.pcapng")
     assert totals(file)["totals"]["rpcs"] == totals(FILE)["totals"]["rpcs"]
 
@@ -86,9 +86,9 @@ def test_a_stream_in_microseconds_is_kept(order: str, tmp_path: Path) -> None:
 def test_a_stream_that_cannot_be_kept_is_wrong_usage(tmp_path: Path) -> None:
     stream = (SYNTHETIC / "pcapng.pcapng").read_bytes()
     intervals, done = watch("-o", str(tmp_path / "new"), "--trigger", TRIGGER, stream=stream)
-    assert (intervals, done.returncode) == ([], 2)
-    assert b"--trigger needs a stream that can be kept: this is no pcap, as `tcpdump -w -`" in done.stderr
-    assert watch(stream=stream)[1].returncode == 0
+    assert (intervals, done.code) == ([], 2)
+    assert "--trigger needs a stream that can be kept: this is no pcap, as `tcpdump -w -`" in done.err
+    assert watch(stream=stream)[1].code == 0
 
 
 def keep(recorder: FlightRecorder, *pieces: bytes) -> None:
