@@ -42,7 +42,6 @@ $(BIN)/python:
 
 LOCKED := --quiet --require-hashes --requirement
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(LOCKED)
-COMPILE := $(BIN)/python -m compileall -q -j 0
 
 $(VENV)/.needed: $(NEEDED) | $(BIN)/python
 	@echo "installing the Python packages that run and build the tool"
@@ -53,7 +52,6 @@ $(VENV)/.needed: $(NEEDED) | $(BIN)/python
 $(VENV)/.installed: $(LOCK) $(VENV)/.needed
 	@echo "installing the Python packages that the checks need: 1.4 GB"
 	@$(BIN)/uv pip install --system-certs --python $(BIN)/python $(LOCKED) $(LOCK) || $(PIP) $(LOCK)
-	@-$(COMPILE) $(VENV)/lib # a file that is none of this Python is left out
 	@touch $@
 
 # the core knows no Python: it is compiled while Python packages are installed, and its tests compile none of it again
@@ -75,7 +73,7 @@ $(BUILT): $(SOURCES) $(LOCK)
 	@$(MAKE) --no-print-directory --jobs 2 core $(VENV)/.installed
 	@echo "compiling what writes Parquet, and the core's face towards Python: about half a minute"
 	@$(DEVELOP)
-	@$(COMPILE) src analyzer capture fixtures fleet reports
+	@$(BIN)/python -m compileall -q -j 0 src analyzer capture fixtures fleet reports
 	@touch $@ $(RUNNABLE)
 
 # of the crates that have tests, and need no Python
@@ -85,7 +83,9 @@ CARGO_TEST := cargo test --locked --profile $(PROFILE) --package grpcdiag-core -
 crate-tests: ## Compile the crates' tests
 	$(CARGO_TEST) --quiet --no-run
 
-test: test-crate test-python ## Run all tests; those that need tshark or tcpdump are skipped without them
+# at once: what is compiled, and tests that wait, leave a core to the others
+test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
+	@$(MAKE) --no-print-directory --jobs 2 test-crate test-python
 
 test-crate:
 	$(CARGO_TEST)
