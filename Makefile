@@ -88,7 +88,7 @@ test: dev ## Run all tests; those that need tshark or tcpdump are skipped withou
 	@$(MAKE) --no-print-directory --jobs 2 test-crate test-python
 
 test-crate:
-	$(CARGO_TEST)
+	$(CARGO_TEST) --quiet
 
 test-python: dev
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
