@@ -2,7 +2,7 @@
 
 from .analyzer import _core
 
-_BUILDS = {"release": "release build", "quick": "quick build, several times slower than a release"}
+_BUILDS = {"release": "release build", "quick": "quick build, a third of the speed of a release"}
 """By Cargo's profile."""
 
 

@@ -67,7 +67,7 @@ def test_version_is_short() -> None:
         (("63ca946", "2026-11-22", "release"), "commit 63ca946, built 2026-11-22; release build"),
         (
             (None, None, "quick"),
-            "commit and build date unknown; quick build, several times slower than a release",
+            "commit and build date unknown; quick build, a third of the speed of a release",
         ),
     ],
 )
