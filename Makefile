@@ -119,6 +119,7 @@ AS_MATURIN = PYO3_BUILD_EXTENSION_MODULE=1 PYTHON_SYS_EXECUTABLE=$(PYO3_PYTHON) 
 
 lint: dev lint-quick ## That, and the compiler's warnings, the core's typed face, generated pages, links
 	$(AS_MATURIN) cargo clippy --workspace --all-targets --exclude stages --profile $(PROFILE) -- -D warnings
+	$(AS_MATURIN) cargo clippy --package grpcdiag-python --no-default-features --profile $(PROFILE) -- -D warnings # as `make demo` builds it
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
