@@ -41,6 +41,6 @@ def number_rows(*columns: npt.NDArray[Any]) -> Ints:
 
 
 def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Sort values and remove duplicates. `np.unique` alone does the same, but imports numpy's masked arrays: 10 ms."""
-    ordered = np.sort(values.astype(np.int64))
-    return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
+    """Sort values and remove duplicates."""
+    # without the counts, numpy 2.4 imports its masked arrays to do the same: 10 ms
+    return np.unique(values.astype(np.int64), return_counts=True)[0]

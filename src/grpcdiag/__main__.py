@@ -37,20 +37,6 @@ def _share_freed_memory() -> None:
         set_option(_ARENA_MAX, 1)
 
 
-def _import_msgspec() -> None:
-    """Import msgspec without `typing_extensions`, of which it takes only what `typing` has: 12 ms of a small report.
-
-    Before there is another thread: one that imports as well could find the entry of None.
-    """
-    if "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # an import of it fails, as where it is missing
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        del sys.modules["typing_extensions"]
-
-
 def run() -> int:
     """Run the command line and give its exit code."""
     try:
@@ -87,14 +73,6 @@ def _answer() -> None:
         import warnings
 
         warnings.simplefilter("ignore")
-    _import_msgspec()
-    from .ahead import read_ahead
-
-    if read_ahead(sys.argv[1:]):
-        from .cli.formats.analysis import analyze_plainly  # without typer
-
-        analyze_plainly(sys.argv[2:])
-        return
     from .cli import of_arguments
 
     of_arguments(sys.argv[1:])()

@@ -32,12 +32,7 @@ HEAVY = {
 }
 TABLES = HEAVY - {"numpy.ma"}
 OTHER_COMMANDS = {f"grpcdiag.cli.{name}" for name in ("attach", "scrub", "fleet", "capture", "export", "verify", "lab")}
-LATE = (
-    HEAVY
-    | OTHER_COMMANDS
-    | {"typer", "grpcdiag.cli.analyze", "difflib", "gettext", "multiprocessing", "pkgutil", "selectors"}
-)
-LATE |= {"json", "shutil", "socket", "subprocess", "tempfile", "tomllib", "unittest"}
+LATE = HEAVY | OTHER_COMMANDS | {"json", "multiprocessing", "pkgutil", "socket", "tempfile", "tomllib", "unittest"}
 """What `analyze FILE` does not need."""
 NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     "version": (

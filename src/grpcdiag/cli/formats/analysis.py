@@ -1,20 +1,17 @@
-"""What `grpcdiag analyze` does with one capture. Without options that need it, typer is not imported."""
+"""What `grpcdiag analyze` does with one capture."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING
 
-from ...ahead import begun
-from ..support.common import decoding, fail_without_rpcs, has_content, how, progress, write
-from ..support.config import announce, hide_methods
+from ..support.common import fail_without_rpcs, has_content, write
 from ..support.measured import Records, add_client
 from ..support.sidecar import find_sidecar
 from ..support.terminal import coloured, columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from ...analyzer.decode.runner import DecodeOptions, Progress
@@ -112,7 +109,7 @@ def analyze_capture(
 
         overviews.append(read_overview(files, report_progress, **chosen))
         return of_capture(files, overviews[0].examples, *find_sidecar(files), report_progress, **chosen)
-    reading = begun(files, chosen) or Reading(files, rpc_rows=bool(records), **chosen)
+    reading = Reading(files, rpc_rows=bool(records), **chosen)
     # numpy and other libraries are imported while the core reads the capture
     from ...analyzer.analysis import of_capture
     from ...analyzer.decode.errors import NoGrpcError
@@ -126,20 +123,3 @@ def analyze_capture(
         if error.analysis is not None:
             error.analysis = add_client(error.analysis, tables, records)
         raise
-
-
-def analyze_plainly(arguments: Sequence[str]) -> None:
-    """Run `grpcdiag analyze` with one file and options that `ahead` knows, as the command does without others."""
-    files = [argument for argument in arguments if not argument.startswith("-")]
-    quiet = not {"-q", "--quiet"}.isdisjoint(arguments)
-    format_ = Format.json if "--json" in arguments else Format.terminal
-    options = how(files, None, None)
-    announce(quiet=quiet)
-    report = partial(report_analysis, format_=format_, output=None, top=None, details=False, rules=[])
-    with decoding(), progress(quiet) as report_progress:
-
-        def analyse(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
-            return hide_methods(analyze_capture(files, chosen, report_progress))
-
-        analysis = analyze_whole(files, options, report_progress, report, format_, analyse)
-    report(analysis)

@@ -1,4 +1,4 @@
-"""Reading, progress, output, and errors with their exit codes, shared by all commands; imports no typer."""
+"""Reading, progress, output, and errors with their exit codes, shared by all commands."""
 
 from __future__ import annotations
 
