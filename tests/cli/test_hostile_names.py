@@ -12,6 +12,7 @@ from grpcdiag.analyzer.decode import runner
 from grpcdiag.analyzer.sidecar.names import key_logs
 from grpcdiag.cli.support import common
 from grpcdiag.cli.support.common import say
+from grpcdiag.cli.support.options import ReadOptions
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -82,9 +83,9 @@ def test_messages_are_escaped_for_a_terminal_too(capsys: pytest.CaptureFixture[s
 
 def test_a_key_log_without_an_end_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "KEY_LOG_BYTES", 1 << 20)
-    assert common.how((), None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
+    assert common.how((), ReadOptions(keylog=Path("/dev/zero")))["keylog"] == bytes(1 << 20)
     (tmp_path / "keys").write_bytes(b"CLIENT_RANDOM 00 11")
-    assert common.how((), None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"
+    assert common.how((), ReadOptions(keylog=tmp_path / "keys"))["keylog"] == b"CLIENT_RANDOM 00 11"
 
 
 def test_key_logs_beside_captures_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,4 +93,4 @@ def test_key_logs_beside_captures_are_bounded_together(tmp_path: Path, monkeypat
     files = [str(tmp_path / f"{name}.pcap") for name in ("one", "two", "three")]
     for file in files:
         Path(key_logs(file)[0]).write_bytes(bytes(1 << 19))
-    assert len(common.how(files, None, None)["keylog"]) == (1 << 20) + 2
+    assert len(common.how(files, ReadOptions())["keylog"]) == (1 << 20) + 2

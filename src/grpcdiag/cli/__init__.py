@@ -37,6 +37,8 @@ def application(only: str | None = None) -> typer.Typer:
     """Build the command line, or only one command of it, which starts faster."""
     import typer
 
+    from .support.gather import gather_options
+
     app = typer.Typer(
         name="grpcdiag",
         help="Find out from a packet capture why gRPC calls are slow, and which packets prove it.",
@@ -71,7 +73,7 @@ def application(only: str | None = None) -> typer.Typer:
                 app.add_typer(command.app, name=name, short_help=summary)
             else:
                 settings = getattr(command, "CONTEXT", None)
-                app.command(name=name, short_help=summary, context_settings=settings)(command.command)
+                app.command(name=name, short_help=summary, context_settings=settings)(gather_options(command.command))
     return app
 
 

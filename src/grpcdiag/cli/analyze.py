@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from .formats.analysis import Format, analyze_capture, analyze_whole, report_analysis
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
@@ -25,12 +26,10 @@ from .support.options import (
     Color,
     FilesOrStream,
     From,
-    KeyLog,
-    Memory,
     Method,
     Output,
-    Ports,
     Quiet,
+    ReadOptions,
     ShowMessages,
     To,
     Trace,
@@ -46,38 +45,54 @@ if TYPE_CHECKING:
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
     from ..analyzer.model.analysis import Analysis
-    from ..analyzer.selection.selection import Selection
     from ..analyzer.views.sampling import Overview
     from .formats.html import Analyse
 
+_DRAWN = (Format.html, Format.perfetto)
+"""Formats that draw packets of a whole capture."""
 
-def command(
-    files: FilesOrStream,
-    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
-    output: Output = None,
-    fail_on: FailOn = None,
+
+class AnalyzeOptions(Struct, frozen=True):
+    """What `grpcdiag analyze` reports of which RPCs."""
+
+    files: FilesOrStream
+    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False
+    output: Output = None
+    fail_on: FailOn = None
     top: Annotated[
         int | None,
         typer.Option("--top", metavar="N", min=1, help="Show at most N findings, methods and connections in the text."),
-    ] = None,
+    ] = None
     details: Annotated[
         bool,
         typer.Option("--details", help="Explain all findings, with all packets and remedies. Default: one screen."),
-    ] = False,
+    ] = False
     connection: Annotated[
         list[int] | None,
         typer.Option("--connection", "-c", metavar="N", min=0, help="Select RPCs of this connection; repeatable."),
-    ] = None,
-    method: Method = None,
-    from_: From = None,
-    to: To = None,
-    trace: Trace = None,
-    client: Client = None,
-    clock: Clock = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    ] = None
+    method: Method = None
+    from_: From = None
+    to: To = None
+    trace: Trace = None
+    client: Client = None
+    clock: Clock = None
+
+    @property
+    def chosen_format(self) -> Format:
+        """Give the format that --json and --format ask for."""
+        return Format.json if self.as_json else self.format_
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Say whether some RPCs are selected."""
+        return bool(self.connection) or any(one is not None for one in (self.method, self.trace, self.from_, self.to))
+
+
+def command(
+    options: AnalyzeOptions,
+    read: ReadOptions,
     show_messages: ShowMessages = False,
     color: Color = When.auto,
     quiet: Quiet = False,
@@ -86,53 +101,58 @@ def command(
 
     --connection, --method, --trace, --from and --to select RPCs; --from and --to by their start time.
     """
-    one_after_the_other(from_, to)
-    narrowed = bool(connection) or any(given is not None for given in (method, trace, from_, to))
-    chosen_format = Format.json if as_json else format_
-    options = how(files, port, keylog, memory, show_messages=show_messages)
+    one_after_the_other(options.from_, options.to)
+    chosen = how(options.files, read, show_messages=show_messages)
     announce(quiet=quiet)
-    if client and (narrowed or chosen_format is Format.perfetto):
-        fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
-    if clock and (len(files) < 2 or narrowed):
-        fail(ONE_CLOCK if not narrowed else "--clock needs all RPCs: omit the options that select some", 2)
-    refuse_own_input(output, files)
-    refuse_mixed_input(files)
-    rules = parse_rules(fail_on or (), baseline=False)
-    files = connect_stream(files)
-    records = read_records(client or ())
+    _check(options)
+    rules = parse_rules(options.fail_on or (), baseline=False)
+    files = connect_stream(options.files)
+    records = read_records(options.client or ())
     overviews: list[Overview] = []
+    format_, output = options.chosen_format, options.output
 
     def analyse(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
-        several, draws = len(files) > 1, chosen_format is Format.html
         analysis = (
-            _analyze_several(files, chosen, report_progress, records, clock)
-            if several
-            else analyze_capture(files, chosen, report_progress, records, overviews if draws else None)
+            _analyze_several(files, chosen, report_progress, records, options.clock)
+            if len(files) > 1
+            else analyze_capture(files, chosen, report_progress, records, overviews if format_ is Format.html else None)
         )
         return hide_methods(analysis)
 
     report = partial(
-        report_analysis, format_=chosen_format, output=output, top=top, details=details or show_messages, rules=rules
+        report_analysis,
+        format_=format_,
+        output=output,
+        top=options.top,
+        details=options.details or show_messages,
+        rules=rules,
     )
-    if chosen_format in (Format.html, Format.perfetto):
-        if narrowed:
-            fail(
-                f"--format {chosen_format} shows whole captures: omit --connection, --method, --trace, --from and --to",
-                2,
-            )
-        analysis = _write_drawing(files, options, chosen_format, output, quiet, analyse, overviews)
+    if format_ in _DRAWN:
+        analysis = _write_drawing(files, chosen, format_, output, quiet, analyse, overviews)
     else:
         with decoding(), progress(quiet) as report_progress:
-            if narrowed:
-                from ..analyzer.selection.selection import Selection
-
-                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
-                analysis = hide_methods(_analyze_part(files, chosen, options, report_progress))
+            if options.is_narrowed:
+                analysis = hide_methods(_analyze_part(files, options, chosen, report_progress))
             else:
-                analysis = analyze_whole(files, options, report_progress, report, chosen_format, analyse)
+                analysis = analyze_whole(files, chosen, report_progress, report, format_, analyse)
         report(analysis)
     if rules:
         end_if_met(judge_analysis(rules, analysis), quiet=quiet, several=analysis.apart is not None)
+
+
+def _check(options: AnalyzeOptions) -> None:
+    """End the command if its options do not go together."""
+    format_, narrowed = options.chosen_format, options.is_narrowed
+    if options.client and (narrowed or format_ is Format.perfetto):
+        fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
+    if options.clock and narrowed:
+        fail("--clock needs all RPCs: omit the options that select some", 2)
+    if options.clock and len(options.files) < 2:
+        fail(ONE_CLOCK, 2)
+    refuse_own_input(options.output, options.files)
+    refuse_mixed_input(options.files)
+    if narrowed and format_ in _DRAWN:
+        fail(f"--format {format_} shows whole captures: omit --connection, --method, --trace, --from and --to", 2)
 
 
 def _write_drawing(
@@ -178,12 +198,13 @@ def _analyze_several(
 
 
 def _analyze_part(
-    files: list[str], chosen: Selection, how: DecodeOptions, report_progress: Progress | None
+    files: list[str], options: AnalyzeOptions, how: DecodeOptions, report_progress: Progress | None
 ) -> Analysis:
     """Analyze the selected RPCs; exit with 2 if there are none."""
     from ..analyzer.analysis import of_part
     from ..analyzer.decode.errors import NarrowError
     from ..analyzer.selection import narrow
+    from ..analyzer.selection.selection import Selection
     from ..analyzer.two_captures import vantages
 
     if len(files) > 1:
@@ -191,6 +212,8 @@ def _analyze_part(
         if len(places) > 1:
             names = " and ".join(place[0] for place in places[:2])
             fail(f"{names} are captures of the same connections at two places: RPCs can be selected in one only", 2)
+    connections = tuple(sorted(set(options.connection or ())))
+    chosen = Selection(connections, options.method, options.from_, options.to, options.trace)
     try:
         seen = narrow.read(files, chosen, report_progress, **how)
         return of_part(files, seen, chosen, *find_sidecar(files), report_progress, **how)

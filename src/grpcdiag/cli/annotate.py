@@ -10,7 +10,7 @@ import typer
 
 from ..files.atomic_file import replacing, replacing_in
 from .support.common import NO_GRPC, decoding, fail, how, one_place, progress, refuse_own_input, say, spooled, writing
-from .support.options import Files, KeyLog, Memory, Ports, Quiet
+from .support.options import Files, Quiet, ReadOptions
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ def command(
             "--profile", metavar="DIR", help="Also write a Wireshark profile there: colours, buttons, columns."
         ),
     ] = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    *,
+    read: ReadOptions,
     quiet: Quiet = False,
 ) -> None:
     """Write a capture as pcapng with grpcdiag's findings as packet comments, for Wireshark.
@@ -44,7 +43,7 @@ def command(
     Packets, times, interfaces, secrets and other comments stay as they are. The display filter
     frame.comment contains "grpcdiag" lists the comments.
     """
-    chosen = how(files, port, keylog, memory)
+    chosen = how(files, read)
     with spooled(files) as paths, decoding():
         one_place(paths, chosen)
         refuse_own_input(output, paths)

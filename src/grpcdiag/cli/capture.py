@@ -11,10 +11,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from ..interruption import Raising
 from .support.common import fail, say
-from .support.options import Quiet
+from .support.options import Quiet, ReadOptions
 from .support.recording import (
     CANNOT_RECORD,
     USAGE,
@@ -57,58 +58,67 @@ Then = StrEnum("Then", ["analyze"])
 """What to do with the capture at the end."""
 
 
-def command(
+def _mode(text: str) -> int:
+    """Parse the mode of a file in octal digits, as for chmod. Raises BadParameter."""
+    if not re.fullmatch(r"0?[0-7]{3}", text):
+        raise typer.BadParameter(f"{text!r} is not a mode: write three octal digits, such as 600 or 640")
+    return int(text, 8)
+
+
+class CaptureOptions(Struct, frozen=True):
+    """What `grpcdiag capture` records, and how."""
+
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND...]", help="Record while COMMAND runs. Default: until Ctrl-C."),
-    ] = None,
+    ] = None
     output: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Capture file; - for a stream. Default: named by time."),
-    ] = None,
+    ] = None
     interface: Annotated[
         str | None,
         typer.Option("-i", "--interface", metavar="IF", help="Interface. Default: the route to --target, or any."),
-    ] = None,
+    ] = None
     netns: Annotated[
         str | None,
         typer.Option("--netns", metavar="NAME|PATH", help="Record in this network namespace; COMMAND stays outside."),
-    ] = None,
-    container: Container = None,
+    ] = None
+    container: Container = None
     target: Annotated[
         list[str] | None,
         typer.Option("-t", "--target", metavar="HOST:PORT", help="Record traffic of this server; repeatable."),
-    ] = None,
-    port: RecordedPorts = None,
+    ] = None
+    port: RecordedPorts = None
     host: Annotated[
         list[str] | None, typer.Option("--host", metavar="HOST", help="Record only this host; repeatable.")
-    ] = None,
-    filter_: Filter = None,
+    ] = None
+    filter_: Filter = None
     snaplen: Annotated[
         int,
         typer.Option(
             "-s", "--snaplen", metavar="N", min=0, max=262144, help="Record N bytes of each packet; 0 for all."
         ),
-    ] = 0,
+    ] = 0
     buffer: Annotated[
         int, typer.Option("-B", "--buffer", metavar="MIB", min=1, max=2000, help="Kernel buffer in MiB.")
-    ] = 64,
+    ] = 64
     rotate: Annotated[
         str | None,
         typer.Option(
             "--rotate", metavar="SIZE[xN]", help="Start a new file after SIZE, such as 100M; keep the last N."
         ),
-    ] = None,
+    ] = None
     user: Annotated[
         str | None,
         typer.Option("-u", "--user", metavar="USER", help="Run COMMAND as this user. Default under sudo: the caller."),
-    ] = None,
+    ] = None
     then: Annotated[
         Then | None,
         typer.Option(
             "--then", help="Analyze the capture at the end, together with the JSON record that COMMAND wrote (ghz, k6)."
         ),
-    ] = None,
+    ] = None
     also: Annotated[
         list[str] | None,
         typer.Option(
@@ -117,17 +127,17 @@ def command(
             help="Also record on this host, and fetch the file: HOST as for ssh, or pod:[NAMESPACE/]POD[:CONTAINER] as "
             "for kubectl; repeatable.",
         ),
-    ] = None,
+    ] = None
     samples: Annotated[
         int, typer.Option("--samples", metavar="MS", min=0, help="Time between two samples of sockets; 0 for none.")
-    ] = 100,
+    ] = 100
     processes: Annotated[
         Processes,
         typer.Option(
             "--processes",
             help="Record when COMMAND's threads ran; auto: if allowed (as root); full: also waits for locks.",
         ),
-    ] = Processes.auto,
+    ] = Processes.auto
     pid: Annotated[
         list[int] | None,
         typer.Option(
@@ -137,85 +147,92 @@ def command(
             max=2**31 - 1,
             help="Also record this running process, in its network namespace; repeatable.",
         ),
-    ] = None,
+    ] = None
     keys: Annotated[
         bool, typer.Option("--keys", help="Let COMMAND write its TLS secrets next to FILE (SSLKEYLOGFILE).")
-    ] = False,
+    ] = False
     embed_keys: Annotated[
         bool, typer.Option("--embed-keys", help="As --keys, but put them into FILE, which becomes pcapng.")
-    ] = False,
+    ] = False
     linger: Annotated[
         float,
         typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
-    ] = 5.0,
-    mode: Annotated[
-        int, typer.Option("--mode", metavar="OCTAL", parser=lambda text: _mode(text), help="Permissions of the files.")
-    ] = "600",  # type: ignore[assignment]
-    quiet: Quiet = False,
-) -> None:
+    ] = 5.0
+    mode: Annotated[int, typer.Option("--mode", metavar="OCTAL", parser=_mode, help="Permissions of the files.")] = (
+        "600"  # type: ignore[assignment]
+    )
+    quiet: Quiet = False
+
+
+def command(options: CaptureOptions) -> None:
     """Record the packets of a command and this machine's TCP settings, and exit with COMMAND's exit code.
 
     125: recording is impossible here. 126, 127: COMMAND cannot be started. 128 and more: a signal ended COMMAND.
     """
     if sys.platform != "linux":
         fail("recording needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze", CANNOT_RECORD)
-    from ..analyzer import _core
-    from ..capture import filters, interfaces, tcpdump
-    from ..capture.output import STDOUT
-    from ..capture.plan import Plan
+    from ..capture import filters
     from ..capture.records import expect_records
 
     gc.enable()  # this command may run for days
-    output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap") + ("ng" if embed_keys else "")
-    if output == STDOUT and (then or rotate or also):
-        fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
-    if (keys or embed_keys) and (not arguments or output == STDOUT or (embed_keys and rotate)):
-        fail("--keys and --embed-keys need COMMAND and a file, --embed-keys a file that is not rotated", USAGE)
-    if pid and processes is not Processes.off and not (port or target):
-        fail("--pid needs the server's port (-p or -t), by which its connections are found, or --processes off", USAGE)
-    if pid and processes is Processes.auto:
-        processes = Processes.on
-    pids = tuple(pid or ())
-    with end_on_error(), enter_namespace(netns, container, pids) as namespace:
-        targets = [interfaces.target(text) for text in target or []]
-        ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
-        hosts = [*ips, *(host or [])]
-        ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
-        plan = Plan(
-            arguments=tuple(arguments or ()),
-            output=output,
-            interface=interfaces.choose(interface, ips),
-            expression=filters.expression(ports, hosts, filter_),
-            ports=ports,
-            targets=tuple(ips),
-            snaplen=snaplen,
-            buffer_kib=buffer * 1024,
-            rotate=tcpdump.rotation(rotate) if rotate else None,
-            user=user,
-            namespace=namespace,
-            mode=mode,
-            patience_s=linger,
-            sample_every_s=samples / 1000,
-            processes=processes.value,
-            pids=pids,
-            keys="embedded" if embed_keys else "beside" if keys else "off",
-            also=tuple(also or ()),
-            version=_core.__version__,
-        )
-        filters.check(filter_ or "")  # alone first, so that the error names the user's filter
+    _check(options)
+    with end_on_error(), enter_namespace(options.netns, options.container, tuple(options.pid or ())) as namespace:
+        plan = _plan(options, namespace)
+        filters.check(options.filter_ or "")  # alone first, so that the error names the user's filter
         filters.check(plan.expression)
-        expected = expect_records(plan.arguments) if then else []
-        outcome = _record(plan, quiet)
-    if then and outcome.files:
-        _analyze(outcome.files, _choose_records(expected, quiet), quiet)
+        expected = expect_records(plan.arguments) if options.then else []
+        outcome = _record(plan, options.quiet)
+    if options.then and outcome.files:
+        _analyze(outcome.files, _choose_records(expected, options.quiet), options.quiet)
     raise typer.Exit(outcome.code)
 
 
-def _mode(text: str) -> int:
-    """Parse the mode of a file in octal digits, as for chmod. Raises BadParameter."""
-    if not re.fullmatch(r"0?[0-7]{3}", text):
-        raise typer.BadParameter(f"{text!r} is not a mode: write three octal digits, such as 600 or 640")
-    return int(text, 8)
+def _check(options: CaptureOptions) -> None:
+    """End the command if its options do not go together."""
+    from ..capture.output import STDOUT
+
+    streams = options.output == STDOUT
+    if streams and (options.then or options.rotate or options.also):
+        fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
+    if (options.keys or options.embed_keys) and (
+        not options.arguments or streams or (options.embed_keys and options.rotate)
+    ):
+        fail("--keys and --embed-keys need COMMAND and a file, --embed-keys a file that is not rotated", USAGE)
+    if options.pid and options.processes is not Processes.off and not (options.port or options.target):
+        fail("--pid needs the server's port (-p or -t), by which its connections are found, or --processes off", USAGE)
+
+
+def _plan(options: CaptureOptions, namespace: str | None) -> Plan:
+    """Plan the recording, in the namespace where it happens. Raises RecordingError."""
+    from ..analyzer import _core
+    from ..capture import filters, interfaces, tcpdump
+    from ..capture.plan import Plan
+
+    targets = [interfaces.target(text) for text in options.target or []]
+    ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
+    ports = tuple(dict.fromkeys([*(number for _, number in targets), *(options.port or [])]))
+    processes = Processes.on if options.pid and options.processes is Processes.auto else options.processes
+    return Plan(
+        arguments=tuple(options.arguments or ()),
+        output=options.output or time.strftime("capture-%Y%m%d-%H%M%S.pcap") + ("ng" if options.embed_keys else ""),
+        interface=interfaces.choose(options.interface, ips),
+        expression=filters.expression(ports, [*ips, *(options.host or [])], options.filter_),
+        ports=ports,
+        targets=tuple(ips),
+        snaplen=options.snaplen,
+        buffer_kib=options.buffer * 1024,
+        rotate=tcpdump.rotation(options.rotate) if options.rotate else None,
+        user=options.user,
+        namespace=namespace,
+        mode=options.mode,
+        patience_s=options.linger,
+        sample_every_s=options.samples / 1000,
+        processes=processes.value,
+        pids=tuple(options.pid or ()),
+        keys="embedded" if options.embed_keys else "beside" if options.keys else "off",
+        also=tuple(options.also or ()),
+        version=_core.__version__,
+    )
 
 
 def _record(plan: Plan, quiet: bool) -> Outcome:
@@ -288,7 +305,7 @@ def _analyze(files: list[str], records: list[Path], quiet: bool) -> None:
     from . import analyze
 
     try:
-        analyze.command(files, client=records, quiet=quiet)
+        analyze.command(analyze.AnalyzeOptions(files, client=records), ReadOptions(), quiet=quiet)
     except SystemExit:
         return  # the error is already reported
     except StandardOutputError as error:

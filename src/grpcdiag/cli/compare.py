@@ -16,7 +16,7 @@ from .support.common import UNREADABLE, decoding, fail, how, progress, refuse_ow
 from .support.completion import severities
 from .support.config import announce, hide_methods
 from .support.gate import end_if_met, parse_rules
-from .support.options import Color, KeyLog, Memory, Output, Ports, Quiet
+from .support.options import Color, Output, Quiet, ReadOptions
 from .support.sidecar import find_sidecar
 from .support.terminal import When, coloured, columns
 
@@ -67,9 +67,8 @@ def command(
             help="One more capture of the same program as A; repeatable. Only what differs from all of them counts.",
         ),
     ] = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    *,
+    read: ReadOptions,
     color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -86,7 +85,7 @@ def command(
         fail(f"--format {chosen_format} reports the rules of --fail-on: give one", WRONG_USAGE)
     from ..reports.compare.comparison import compare
 
-    reading = how(named, port, keylog, memory)
+    reading = how(named, read)
     announce(quiet=quiet)
     analyses = [_load(capture, reading, quiet) for capture in named]
     found = compare(analyses[: len(captures)], rules, analyses[len(captures) :])

@@ -12,7 +12,7 @@ import typer
 
 from ..files.atomic_file import replacing_in
 from .support.common import decoding, fail, how, one_place, progress, require_parquet, say, spooled, writing
-from .support.options import Files, KeyLog, Memory, Ports, Quiet
+from .support.options import Files, Quiet, ReadOptions
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def command(
         ),
     ] = Format.parquet,
     table: Annotated[list[Table] | None, typer.Option("--table", help="Write only this table; repeatable.")] = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    *,
+    read: ReadOptions,
     quiet: Quiet = False,
 ) -> None:
     """Write every table to a folder as Parquet or CSV, with units and meanings of the columns, or RPCs as spans.
@@ -66,7 +65,7 @@ def command(
     if format_ is Format.otlp:
         if table:
             fail("--format otlp writes spans, not tables: omit --table", 2)
-        _export_spans(files, how(files, port, keylog, memory), output, quiet)
+        _export_spans(files, how(files, read), output, quiet)
         return
     if output is None:
         fail("tables need a folder: name one with -o", 2)
@@ -76,8 +75,8 @@ def command(
     if output.exists() and not output.is_dir():
         fail(f"cannot write {output}: it is not a folder", 2)
     with decoding(), spooled(files) as paths:
-        one_place(paths, how(files, port, keylog, memory))
-        written = _export(paths, how(files, port, keylog, memory), output, format_, chosen, quiet)
+        one_place(paths, how(files, read))
+        written = _export(paths, how(files, read), output, format_, chosen, quiet)
     if not quiet:
         say(f"{output}: " + ", ".join(f"{name} {rows:,}" for name, rows in written.items()) + " rows")
 

@@ -12,12 +12,10 @@ from .support.options import (
     Color,
     Files,
     From,
-    KeyLog,
-    Memory,
     Method,
     Output,
-    Ports,
     Quiet,
+    ReadOptions,
     To,
     Trace,
     one_after_the_other,
@@ -66,9 +64,8 @@ def command(
         int, typer.Option("--limit", metavar="N", min=0, help="Draw at most N lines; 0 for all events, unfolded.")
     ] = 200,
     output: Output = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    *,
+    read: ReadOptions,
     color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -84,13 +81,13 @@ def command(
         if stream is not None:
             raise typer.BadParameter("--worst and --trace select streams: use --stream only with --connection")
         chosen = Selection(() if connection is None else (connection,), method, from_, to, trace)
-        parts = _read_slowest(files, worst, chosen, how(files, port, keylog, memory), quiet)
+        parts = _read_slowest(files, worst, chosen, how(files, read), quiet)
     elif connection is None:
         raise typer.BadParameter("give --connection N, --worst N for the slowest RPCs, or --trace ID")
     elif method is not None:
         raise typer.BadParameter("--method needs --worst")
     else:
-        parts = [_read_one(files, connection, stream, (from_, to), how(files, port, keylog, memory), quiet)]
+        parts = [_read_one(files, connection, stream, (from_, to), how(files, read), quiet)]
     from ..reports import timeline
 
     width, colour = columns(output), coloured(output)

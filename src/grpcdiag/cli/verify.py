@@ -15,7 +15,7 @@ import typer
 
 from ..interruption import scratch
 from .support.common import NO_GRPC, UNREADABLE, decoding, drawn, fail, how, progress, refuse_own_input, spooled, write
-from .support.options import Color, Files, KeyLog, Memory, Output, Ports, Quiet
+from .support.options import Color, Files, Output, Quiet, ReadOptions
 from .support.terminal import When, coloured, columns
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def command(
         int, typer.Option("--limit", metavar="N", min=0, help="Differences shown of each kind; 0 for all.")
     ] = SHOWN,
     output: Output = None,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    memory: Memory = None,
+    *,
+    read: ReadOptions,
     color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
@@ -55,7 +54,7 @@ def command(
     try:
         second = version()
         with spooled(files) as paths, scratch("grpcdiag-") as folder:  # standard input is read twice
-            reading = how(files, port, keylog, memory)
+            reading = how(files, read)
             comparison, tables = _compare(paths, folder, reading, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)

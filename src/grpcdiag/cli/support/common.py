@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...analyzer.decode.errors import NoGrpcError
     from ...analyzer.decode.runner import DecodeOptions
     from ...analyzer.model.analysis import Analysis
+    from .options import ReadOptions
 
 _Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
@@ -40,28 +41,21 @@ SPILL = 16_384
 """Durations of a method kept in memory under `--memory`; the others are in a temporary file."""
 
 
-def how(
-    files: Sequence[str],
-    ports: list[int] | None,
-    keylog: Path | None,
-    memory: int | None = None,
-    *,
-    show_messages: bool = False,
-) -> DecodeOptions:
+def how(files: Sequence[str], read: ReadOptions, *, show_messages: bool = False) -> DecodeOptions:
     """Collect the options for decoding captures; an unreadable key log ends the command.
 
     The configuration file says what the command line does not.
     """
     config = apply_config()
-    chosen: DecodeOptions = {"ports": ports or list(config.settings.ports)}
+    chosen: DecodeOptions = {"ports": read.port or list(config.settings.ports)}
     if show_messages:
         chosen["errors"] = True
-    if memory is not None:
-        chosen["memory"] = memory
+    if read.memory is not None:
+        chosen["memory"] = read.memory
         chosen["spill"] = SPILL
         atexit.unregister(_report_memory)
-        atexit.register(_report_memory, memory)
-    if secrets := read_secrets(files, keylog, config):
+        atexit.register(_report_memory, read.memory)
+    if secrets := read_secrets(files, read.keylog, config):
         chosen["keylog"] = secrets
     return chosen
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from .terminal import When, set_colour
 
@@ -58,6 +59,14 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write to this file instead of standard output."),
 ]
+
+
+class ReadOptions(Struct, frozen=True):
+    """How every command that decodes captures reads them."""
+
+    port: Ports = None
+    keylog: KeyLog = None
+    memory: Memory = None
 
 
 From = Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
@@ -25,17 +25,16 @@ from .common import (
     require_parquet,
     writing,
 )
+from .gather import gather_options
 from .options import (
     TIMES_HELP,
     Color,
     Files,
     FilesOfEnds,
-    KeyLog,
-    Memory,
     Method,
     Output,
-    Ports,
     Quiet,
+    ReadOptions,
     ShowMessages,
     Trace,
     moment,
@@ -53,63 +52,6 @@ Format = StrEnum("Format", ["table", "jsonl", "csv", "parquet"])
 """Table formats."""
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="Format of the rows.")]
-Columns = Annotated[
-    str | None,
-    typer.Option("--columns", metavar="NAMES", help="Columns to write, separated by commas; all for every column."),
-]
-Sort = Annotated[
-    str | None,
-    typer.Option(
-        "--sort", metavar="COLUMN", help="Sort by this column; with a hyphen before it (-duration), largest first."
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit",
-        metavar="N",
-        min=0,
-        help="Write at most N rows; 0 for all. Default: 100 in a table, all in other formats.",
-    ),
-]
-Worst = Annotated[
-    int | None,
-    typer.Option("--worst", metavar="N", min=1, help="Only the N longest, as --sort -duration --limit N."),
-]
-OnConnections = Annotated[
-    list[int] | None,
-    typer.Option("--connection", "-c", metavar="N", min=0, help="Only rows of this connection; repeatable."),
-]
-OnStream = Annotated[
-    int | None, typer.Option("--stream", "-s", metavar="N", min=0, help="Only rows of this HTTP/2 stream.")
-]
-Statuses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--status",
-        metavar="STATUS",
-        parser=lambda text: parse_status(text),
-        help="Only RPCs with this status; repeatable. failed: all but OK; not_seen: not in the capture.",
-    ),
-]
-RowsFrom = Annotated[
-    Any,
-    typer.Option(
-        "--from", metavar="TIME", parser=moment, help=f"Only rows that begin at this time or later: {TIMES_HELP}"
-    ),
-]
-RowsTo = Annotated[
-    Any,
-    typer.Option("--to", metavar="TIME", parser=moment, help="Only rows that begin at this time or earlier."),
-]
-
-ROWS_SHOWN = 100
-"""Rows of a table shown by default."""
-_OF_RPCS = ("method", "status", "trace", "clock", "show_messages")
-"""Options that only the table of RPCs has."""
-
-
 def parse_status(text: str) -> str:
     """Parse the name of a gRPC status, in either case. Raises BadParameter."""
     from ...reports.tables.choose import STATUSES
@@ -118,6 +60,72 @@ def parse_status(text: str) -> str:
     if text.lower() not in known:
         raise typer.BadParameter(f"{text!r} is no gRPC status; known: {', '.join(known.values())}")
     return known[text.lower()]
+
+
+class RowOptions(Struct, frozen=True):
+    """Which rows and columns of a table are written, and how."""
+
+    format_: Annotated[Format, typer.Option("--format", help="Format of the rows.")] = Format.table
+    output: Output = None
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="NAMES", help="Columns to write, separated by commas; all for every column."),
+    ] = None
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", metavar="COLUMN", help="Sort by this column; with a hyphen before it (-duration), largest first."
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=0,
+            help="Write at most N rows; 0 for all. Default: 100 in a table, all in other formats.",
+        ),
+    ] = None
+    worst: Annotated[
+        int | None,
+        typer.Option("--worst", metavar="N", min=1, help="Only the N longest, as --sort -duration --limit N."),
+    ] = None
+    connection: Annotated[
+        list[int] | None,
+        typer.Option("--connection", "-c", metavar="N", min=0, help="Only rows of this connection; repeatable."),
+    ] = None
+    stream: Annotated[
+        int | None, typer.Option("--stream", "-s", metavar="N", min=0, help="Only rows of this HTTP/2 stream.")
+    ] = None
+    method: Method = None
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            parser=parse_status,
+            help="Only RPCs with this status; repeatable. failed: all but OK; not_seen: not in the capture.",
+        ),
+    ] = None
+    from_: Annotated[
+        Any,
+        typer.Option(
+            "--from", metavar="TIME", parser=moment, help=f"Only rows that begin at this time or later: {TIMES_HELP}"
+        ),
+    ] = None
+    to: Annotated[
+        Any,
+        typer.Option("--to", metavar="TIME", parser=moment, help="Only rows that begin at this time or earlier."),
+    ] = None
+    trace: Trace = None
+    clock: Clock = None
+    color: Color = When.auto
+
+
+ROWS_SHOWN = 100
+"""Rows of a table shown by default."""
+_OF_RPCS = ("method", "status", "trace", "clock", "show_messages")
+"""Options that only the table of RPCs has."""
 
 
 def read_pieces(files: list[str], table: str, origin: Origin | None = None, **how: Any) -> Iterable[Frame]:
@@ -130,88 +138,69 @@ def read_pieces(files: list[str], table: str, origin: Origin | None = None, **ho
 def row_command(
     table: str,
     help_text: str,
-    read: Callable[..., Iterable[Frame]] = read_pieces,
+    read_rows: Callable[..., Iterable[Frame]] = read_pieces,
     *,
     lacks: tuple[str, ...] = (),
     of_rpcs: bool = False,
     **more: Any,
 ) -> Callable[..., None]:
-    """Make a command that writes the rows of `table` from `read(files, table, origin, progress=..., **how, **more)`.
+    """Make a command that writes the rows of `table`, from `read_rows(files, table, origin, progress, **how, **more)`.
 
-    It refuses captures of the same connections at two places, except `of_rpcs`: then `read` takes them, with `clock`
-    and `quiet`. `lacks` are options that the table has no column for.
+    It refuses captures of the same connections at two places, except `of_rpcs`: then `read_rows` takes them, with
+    `clock` and `quiet`. `lacks` are options that the table has no column for.
     """
 
     def command(
         files: Files,
-        format_: FormatOption = Format.table,
-        output: Output = None,
-        columns: Columns = None,
-        sort: Sort = None,
-        limit: Limit = None,
-        worst: Worst = None,
-        connection: OnConnections = None,
-        stream: OnStream = None,
-        method: Method = None,
-        status: Statuses = None,
-        from_: RowsFrom = None,
-        to: RowsTo = None,
-        trace: Trace = None,
-        clock: Clock = None,
-        color: Color = When.auto,
-        port: Ports = None,
-        keylog: KeyLog = None,
-        memory: Memory = None,
+        options: RowOptions,
+        read: ReadOptions,
         show_messages: ShowMessages = False,
         quiet: Quiet = False,
     ) -> None:
-        refuse_own_input(output, files)
+        refuse_own_input(options.output, files)
         refuse_mixed_input(files)
-        rows = {"connections": tuple(connection or ()), "stream": stream, "begin": from_, "end": to}
-        rows |= {"method": method, "statuses": tuple(status or ()), "trace": trace}
-        wanted = choose(format_, columns, sort, limit, worst, **rows)
+        choice = choose(options)
         with decoding(), progress(quiet) as report_progress:
-            chosen = how(files, port, keylog, memory, show_messages=show_messages)
-            ends = {"clock": clock, "quiet": quiet} if of_rpcs else {}
+            chosen = how(files, read, show_messages=show_messages)
+            ends = {"clock": options.clock, "quiet": quiet} if of_rpcs else {}
             if not of_rpcs:
                 one_place(files, chosen)
             origin = Origin()
-            pieces = read(files, table, origin, progress=report_progress, **chosen, **ends, **more)
-            write(pieces, format_, output, table, wanted, origin, quiet=quiet)
+            pieces = read_rows(files, table, origin, progress=report_progress, **chosen, **ends, **more)
+            write(pieces, options.format_, options.output, table, choice, origin, quiet=quiet)
 
     command.__doc__ = help_text
-    signature = inspect.signature(command, eval_str=True)
-    parameters = dict(signature.parameters)
     if of_rpcs:
-        parameters["files"] = parameters["files"].replace(annotation=FilesOfEnds)
-    unknown = lacks if of_rpcs else (*lacks, *_OF_RPCS)
-    offered = [parameter for name, parameter in parameters.items() if name not in unknown]
-    vars(command)["__signature__"] = signature.replace(parameters=offered)
-    return command
+        command.__annotations__["files"] = FilesOfEnds
+    return gather_options(command, lacks if of_rpcs else (*lacks, *_OF_RPCS))
 
 
-def choose(
-    format_: Format,
-    columns: str | None,
-    sort: str | None,
-    limit: int | None,
-    worst: int | None,
-    **rows: Any,
-) -> Choice:
-    """Put options together; `rows` say which are wanted. Raises BadParameter."""
+def choose(options: RowOptions) -> Choice:
+    """Choose rows and columns as the options say. Raises BadParameter."""
     from ...reports.tables.choose import Choice
 
-    if worst is not None and (sort is not None or limit is not None):
+    sort, limit = options.sort, options.limit
+    if options.worst is not None and (sort is not None or limit is not None):
         raise typer.BadParameter("--worst N is --sort -duration --limit N: give no other --sort or --limit")
-    one_after_the_other(rows["begin"], rows["end"])
-    if format_ is Format.parquet:
+    one_after_the_other(options.from_, options.to)
+    if options.format_ is Format.parquet:
         require_parquet()
-    if worst is not None:
-        sort, limit = "-duration_ns", worst
+    if options.worst is not None:
+        sort, limit = "-duration_ns", options.worst
     elif limit is None:
-        limit = ROWS_SHOWN if format_ is Format.table else 0
-    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
-    return Choice(columns=names, sort=sort, limit=limit, **rows)
+        limit = ROWS_SHOWN if options.format_ is Format.table else 0
+    return Choice(
+        columns=tuple(name.strip() for name in options.columns.split(",")) if options.columns else (),
+        sort=sort,
+        limit=limit,
+        connections=tuple(options.connection or ()),
+        stream=options.stream,
+        begin=options.from_,
+        end=options.to,
+        method=options.method,
+        statuses=tuple(options.status or ()),
+        trace=options.trace,
+    )
 
 
 def write(
