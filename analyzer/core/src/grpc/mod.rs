@@ -2,6 +2,7 @@
 
 mod act;
 pub mod call;
+pub mod connection_methods;
 pub mod data;
 mod direction;
 mod events;
@@ -27,4 +28,3 @@ pub mod tail;
 pub mod turns;
 mod unread;
 pub mod unreceived;
-pub mod used;

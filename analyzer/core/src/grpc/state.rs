@@ -11,12 +11,12 @@ use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
 
 use super::call::{Call, Gap};
+use super::connection_methods::ConnectionMethods;
 use super::probe::Before;
 use super::repeats::Repeats;
 use super::tail::Tails;
 use super::turns::Turns;
 use super::unread::Unread;
-use super::used::UsedMethods;
 
 /// HTTP/2 with gRPC on top.
 pub type Http2 = state::Http2<Grpc>;
@@ -28,7 +28,7 @@ pub type Parser<'p, W> = reading::Parser<'p, Grpc, W>;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Grpc {
     /// The methods of its RPCs.
-    pub methods: UsedMethods,
+    pub methods: ConnectionMethods,
     /// The latest missing frames.
     pub gap: Gap,
     /// RPCs seen since the last cut.
@@ -78,7 +78,7 @@ pub struct Grpc {
 impl Default for Grpc {
     fn default() -> Self {
         Self {
-            methods: UsedMethods::default(),
+            methods: ConnectionMethods::default(),
             gap: Gap { time: -1, count: 0 },
             rpcs: 0,
             rpcs_before: 0,

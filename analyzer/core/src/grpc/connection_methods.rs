@@ -9,14 +9,14 @@ use crate::store::tables::ConnectionMethodRow;
 
 /// Methods by number.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct UsedMethods {
+pub struct ConnectionMethods {
     latest: Option<u32>,
     /// In the order of their numbers, that of no method last.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::INTERNED_STRINGS + 2 }, _, _>")]
     all: Vec<u32>,
 }
 
-impl UsedMethods {
+impl ConnectionMethods {
     /// An RPC of `method` begins.
     #[inline]
     pub fn note(&mut self, method: u32) {
