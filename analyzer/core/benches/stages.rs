@@ -5,7 +5,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use flate2::write::GzEncoder;
 use grpcdiag_core::at::At;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
-use grpcdiag_core::grpc::state::Http2;
+use grpcdiag_core::grpc::connection::Http2;
 use grpcdiag_core::http2::connection::detect::PREFACE;
 use grpcdiag_core::http2::connection::reading::Reading;
 use grpcdiag_core::http2::connection::state::End;

@@ -1,7 +1,7 @@
 //! Both directions of one HTTP/2 connection in pieces, with gaps: frames, HPACK, messages, RPCs.
 
 use grpcdiag_core::at::At;
-use grpcdiag_core::grpc::state::Http2;
+use grpcdiag_core::grpc::connection::Http2;
 use grpcdiag_core::http2::connection::reading::Reading;
 use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::http2::hpack::Decoder;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::at::At;
-use crate::grpc::state::Http2;
+use crate::grpc::connection::Http2;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::store::context::Context;

@@ -1,7 +1,7 @@
 //! Reads TLS and gives its plaintext to HTTP/2, as bytes of the packet that completed their record.
 
 use crate::at::At;
-use crate::grpc::state::Http2;
+use crate::grpc::connection::Http2;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::Protocol;
 use crate::store::context::Context;

@@ -16,7 +16,7 @@ mod summary;
 pub mod tap;
 
 use crate::at::At;
-use crate::grpc::state::Http2;
+use crate::grpc::connection::Http2;
 use crate::grpc::unreceived::correct_unreceived;
 use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};

@@ -1,6 +1,6 @@
 //! A tap sees all bytes of all connections.
 
-use crate::grpc::state::Grpc;
+use crate::grpc::connection::Grpc;
 use crate::http2::connection::watch::Watch;
 
 /// Sees all bytes of all connections, and what they are as they are read.

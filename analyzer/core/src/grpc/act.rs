@@ -8,7 +8,7 @@ use crate::store::tables::ActRow;
 use crate::tcp::transport::Transport;
 
 use super::call::{Call, Gap};
-use super::state::Http2;
+use super::connection::Http2;
 use super::turns::{PAUSE, Turns};
 
 /// Bytes that one side sent on a stream.

@@ -10,10 +10,10 @@ use crate::tcp::send_queue::BlockedInterval;
 
 use super::act::Act;
 use super::call::{Call, CallDirection};
+use super::connection::{Grpc, Http2, Parser};
 use super::message::{Event, Message};
 use super::protocol::Kind;
 use super::rows::touch_gap;
-use super::state::{Grpc, Http2, Parser};
 use super::tail::begins_end;
 use super::turns::Turns;
 

@@ -11,10 +11,10 @@ use crate::store::context::Context;
 use crate::store::strings::Strings;
 
 use super::call::Call;
+use super::connection::{Grpc, Http2, Parser};
 use super::headers::{Block, Summary, is_connect_get};
 use super::protocol::Content;
 use super::rpc_end::doubt_open_rpcs;
-use super::state::{Grpc, Http2, Parser};
 
 impl Application for Grpc {
     type Fields = Strings;

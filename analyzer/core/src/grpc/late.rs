@@ -10,11 +10,11 @@ use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
 
 use super::act::Act;
+use super::connection::{Grpc, Parser};
 use super::headers::{Origin, Summary};
 use super::probe::{Before, Probe};
 use super::protocol::Kind;
 use super::rows::begin_rpc;
-use super::state::{Grpc, Parser};
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
 /// is known, has one of the server's.

@@ -2,6 +2,7 @@
 
 mod act;
 pub mod call;
+pub mod connection;
 pub mod connection_methods;
 pub mod data;
 mod direction;
@@ -22,7 +23,6 @@ mod rpc;
 mod rpc_end;
 mod shut_out;
 mod stall;
-pub mod state;
 pub mod status;
 pub mod tail;
 pub mod turns;

@@ -10,7 +10,7 @@ use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::transport::Transport;
 
 use super::act::Act;
-use super::state::{Grpc, Http2, Parser};
+use super::connection::{Grpc, Http2, Parser};
 use super::status::Ending;
 use super::unread::Unread;
 

@@ -9,10 +9,10 @@ use crate::store::strings::UsedNames;
 use crate::tcp::transport::Transport;
 
 use super::call::Call;
+use super::connection::{Grpc, Http2, Parser};
 use super::headers::HeaderClass;
 use super::outcome::report_unread;
 use super::rpc_end::note_half_closed;
-use super::state::{Grpc, Http2, Parser};
 
 /// Reports the open streams of a connection, whose rows move on.
 pub fn report_open(h2: &mut Http2, at: At, transport: &Transport, parts: &mut Parts) -> OpenTime {

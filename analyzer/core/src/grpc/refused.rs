@@ -9,7 +9,7 @@ use crate::store::tables::Layer;
 
 use super::act::Act;
 use super::call::Call;
-use super::state::{Grpc, Parser};
+use super::connection::{Grpc, Parser};
 use super::status::{self, Ending};
 
 /// ENHANCE_YOUR_CALM (RFC 9113 section 7): what C-core makes of RESOURCE_EXHAUSTED. Clients send other codes when they have

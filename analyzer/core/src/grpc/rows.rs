@@ -14,9 +14,9 @@ use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow,
 
 use super::act::Act;
 use super::call::Call;
+use super::connection::{Grpc, Http2, Parser};
 use super::headers::Summary;
 use super::message::Message;
-use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending};
 
 /// Writes columns of a row that a table has already.

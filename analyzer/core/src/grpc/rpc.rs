@@ -13,11 +13,11 @@ use crate::store::tables::Layer;
 
 use super::act::Act;
 use super::call::Call;
+use super::connection::{Grpc, Parser};
 use super::headers::{Summary, classify_path};
 use super::other::{note_answer, push_request};
 use super::protocol::{Content, Kind};
 use super::rows::{begin_rpc, keep_attempts_before, note_context};
-use super::state::{Grpc, Parser};
 use super::status::{Ending, Source};
 
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {

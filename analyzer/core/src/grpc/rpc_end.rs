@@ -12,12 +12,12 @@ use crate::tcp::transport::Transport;
 
 use super::act::Act;
 use super::call::{Call, Gap};
+use super::connection::{Grpc, Http2, Parser};
 use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
 use super::rows::{Closed, OPEN_FOR, settle, touch_gap};
 use super::shut_out::{ShutOut, find_used_up, lost_since};
-use super::state::{Grpc, Http2, Parser};
 use super::status::{self, Ending, Source};
 use super::unread::Unread;
 

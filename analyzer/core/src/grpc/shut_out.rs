@@ -7,8 +7,8 @@ use crate::store::budget::Cause;
 use crate::tcp::transport::Transport;
 
 use super::call::Call;
+use super::connection::{Grpc, Http2, Parser};
 use super::rows::{Closed, OPEN_FOR};
-use super::state::{Grpc, Http2, Parser};
 
 /// A side that a closed receive window blocks.
 #[derive(Clone, Copy, Debug)]

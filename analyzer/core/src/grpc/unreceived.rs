@@ -13,7 +13,7 @@ use crate::tcp::transport::Transport;
 
 use super::act::Act;
 use super::call::Call;
-use super::state::{Grpc, Http2};
+use super::connection::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
 impl Grpc {

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use crate::connection::tap::Tap;
 use crate::grpc::call::Call;
-use crate::grpc::state::Grpc;
+use crate::grpc::connection::Grpc;
 use crate::http2::connection::detect::Opening;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameHeader;

@@ -1,6 +1,6 @@
 //! The layers of a connection by which waits are judged.
 
-use crate::grpc::state::Http2;
+use crate::grpc::connection::Http2;
 use crate::http2::connection::state::Protocol;
 use crate::tcp::connection::Connection;
 

@@ -14,7 +14,7 @@ mod settings;
 mod streams;
 
 use crate::at::At;
-use crate::grpc::state::Http2;
+use crate::grpc::connection::Http2;
 use crate::grpc::status;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
