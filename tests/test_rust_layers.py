@@ -250,7 +250,7 @@ def test_the_walk_finds_imports() -> None:
     assert "tcp/events.rs" in names("connection/content.rs")
     assert "http2/hpack/decoder.rs" in names("http2/connection/side.rs")  # handed on by the folder
     assert "http2/frame/settings.rs" in names("scrub/control.rs")  # named in a function
-    assert "grpc/connection.rs" not in names("http2/connection/state.rs")
+    assert "grpc/connection.rs" not in names("http2/connection/http2.rs")
 
 
 def test_crates_stand_on_each_other_one_way() -> None:

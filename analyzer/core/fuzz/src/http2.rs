@@ -2,8 +2,8 @@
 
 use grpcdiag_core::at::At;
 use grpcdiag_core::grpc::connection::Http2;
+use grpcdiag_core::http2::connection::http2::End;
 use grpcdiag_core::http2::connection::reading::Reading;
-use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::http2::hpack::Decoder;
 use grpcdiag_core::limits;
 use grpcdiag_core::store::context::Context;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::at::At;
 use crate::grpc::connection::Http2;
+use crate::http2::connection::http2::End;
 use crate::http2::connection::reading::Reading;
-use crate::http2::connection::state::End;
 use crate::store::context::Context;
 use crate::tcp::connection::Connection as Tcp;
 use crate::tcp::events::Events;

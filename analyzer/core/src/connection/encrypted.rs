@@ -2,8 +2,8 @@
 
 use crate::at::At;
 use crate::grpc::connection::Http2;
+use crate::http2::connection::http2::Protocol;
 use crate::http2::connection::reading::Reading;
-use crate::http2::connection::state::Protocol;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
 use crate::tls::record::HANDSHAKE_RECORD;

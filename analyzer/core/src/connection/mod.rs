@@ -18,7 +18,7 @@ pub mod tap;
 use crate::at::At;
 use crate::grpc::connection::Http2;
 use crate::grpc::unreceived::correct_unreceived;
-use crate::http2::connection::state::End;
+use crate::http2::connection::http2::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;

@@ -1,7 +1,7 @@
 //! Makes a connection's rows of the tables of connections and set-ups.
 
 use crate::at::{At, place};
-use crate::http2::connection::state::Protocol;
+use crate::http2::connection::http2::Protocol;
 use crate::store::tables::{ConnectionRow, SetupRow};
 use crate::tcp::connection::{Connection as Tcp, Counters};
 use crate::tls::Facts;

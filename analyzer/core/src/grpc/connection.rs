@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use crate::http2::connection::streams::NONE;
-use crate::http2::connection::{reading, state};
+use crate::http2::connection::{http2, reading};
 use crate::limits;
 use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
@@ -19,7 +19,7 @@ use super::turns::Turns;
 use super::unread::Unread;
 
 /// HTTP/2 with gRPC on top.
-pub type Http2 = state::Http2<Grpc>;
+pub type Http2 = http2::Http2<Grpc>;
 
 /// The parser of HTTP/2 with gRPC on top.
 pub type Parser<'p, W> = reading::Parser<'p, Grpc, W>;

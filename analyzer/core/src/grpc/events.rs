@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::http2::connection::application::Application;
 use crate::http2::connection::detect::Http1Head;
 use crate::http2::connection::events::{Events, FieldOf, HeaderBlock};
-use crate::http2::connection::state::End;
+use crate::http2::connection::http2::End;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameHeader;
 use crate::store::context::Context;

@@ -1,7 +1,7 @@
 //! Delays the outcome of an RPC whose client may reach its deadline before the response arrives. A RST_STREAM that the client sent
 //! before any of the response's last packet arrived shows that it did not read the status.
 
-use crate::http2::connection::state::End;
+use crate::http2::connection::http2::End;
 use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::Cause;

@@ -1,8 +1,8 @@
 //! Ends RPCs: by END_STREAM, by RST_STREAM, or with their connection or the capture (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
+use crate::http2::connection::http2::{End, Protocol};
 use crate::http2::connection::side::Side;
-use crate::http2::connection::state::{End, Protocol};
 use crate::http2::connection::streams::NONE;
 use crate::http2::connection::watch::Watch;
 use crate::store::budget::Cause;

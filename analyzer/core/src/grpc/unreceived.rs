@@ -2,7 +2,7 @@
 //! not received them.
 
 use crate::at::At;
-use crate::http2::connection::state::End;
+use crate::http2::connection::http2::End;
 use crate::http2::connection::streams::NONE;
 use crate::limits;
 use crate::store::budget::Cause;

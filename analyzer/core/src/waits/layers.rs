@@ -1,7 +1,7 @@
 //! The layers of a connection by which waits are judged.
 
 use crate::grpc::connection::Http2;
-use crate::http2::connection::state::Protocol;
+use crate::http2::connection::http2::Protocol;
 use crate::tcp::connection::Connection;
 
 /// Shorter silences are a sender's own pace: 1 ms.

@@ -7,8 +7,8 @@ use crate::store::context::Context;
 
 use super::application::Application;
 use super::detect::Http1Head;
+use super::http2::{End, Http2};
 use super::reading::Parser;
-use super::state::{End, Http2};
 use super::watch::Watch;
 
 /// A whole header block on a stream.

@@ -3,9 +3,9 @@
 
 use crate::at::At;
 use crate::http2::connection::events::Events;
+use crate::http2::connection::http2::{End, Http2};
 use crate::http2::connection::reading::{Parser, Reading};
 use crate::http2::connection::side::State;
-use crate::http2::connection::state::{End, Http2};
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::boundary_search;
 

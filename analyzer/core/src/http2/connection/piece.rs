@@ -4,8 +4,8 @@ use crate::http2::hpack::Classifier;
 use crate::store::context::Context;
 
 use super::application::Application;
+use super::http2::{ByteCounts, Http2};
 use super::seen_blocks::SeenBlocks;
-use super::state::{ByteCounts, Http2};
 
 impl<A: Application> Http2<A> {
     /// Adds the frames to the sums of `cx`, and begins to count anew.

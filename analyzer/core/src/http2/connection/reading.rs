@@ -6,8 +6,8 @@ use crate::store::tables::Layer;
 use crate::tcp::transport::Transport;
 
 use super::application::Application;
+use super::http2::Http2;
 use super::side::Side;
-use super::state::Http2;
 
 /// The tables to write to, and TCP's state of both senders.
 #[derive(Debug)]

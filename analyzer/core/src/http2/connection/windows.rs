@@ -4,7 +4,7 @@
 use crate::http2::frame::settings;
 
 use super::application::Application;
-use super::state::Http2;
+use super::http2::Http2;
 
 impl<A: Application> Http2<A> {
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.

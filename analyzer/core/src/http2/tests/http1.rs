@@ -1,7 +1,7 @@
 //! gRPC-Web over HTTP/1.1 (PROTOCOL-WEB.md), written out byte by byte.
 
 use super::*;
-use crate::http2::connection::state::Protocol;
+use crate::http2::connection::http2::Protocol;
 
 /// A request with a message of `length` octets.
 fn web_request(path: &str, length: usize) -> Vec<u8> {

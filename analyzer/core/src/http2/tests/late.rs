@@ -1,6 +1,6 @@
 //! A capture that begins in the middle of a connection, or has a hole.
 
-use crate::http2::connection::state::Protocol;
+use crate::http2::connection::http2::Protocol;
 
 use super::*;
 

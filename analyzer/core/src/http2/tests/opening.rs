@@ -1,6 +1,6 @@
 //! How a connection begins: preface, SETTINGS, h2c upgrade, another protocol.
 
-use crate::http2::connection::state::Protocol;
+use crate::http2::connection::http2::Protocol;
 use crate::http2::frame::settings::Settings;
 
 use super::*;

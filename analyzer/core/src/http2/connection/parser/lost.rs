@@ -1,9 +1,9 @@
 //! Handles octets that are missing, and searches for the next frame boundary.
 
 use crate::http2::connection::events::Events;
+use crate::http2::connection::http2::Protocol;
 use crate::http2::connection::reading::Parser;
 use crate::http2::connection::side::State;
-use crate::http2::connection::state::Protocol;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::{FrameType, flag};
 use crate::store::tables::Layer;
