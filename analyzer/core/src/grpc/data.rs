@@ -8,7 +8,7 @@ use crate::store::context::Context;
 use crate::store::tables::{Layer, WaitRow};
 use crate::tcp::send_queue::BlockedInterval;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::{Call, CallDirection};
 use super::connection::{Grpc, Http2, Parser};
 use super::message::{Event, Message};
@@ -27,20 +27,20 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// DATA of a stream, without padding.
     #[inline]
     pub(super) fn take_data(&mut self, slot: u32, data: &[u8]) {
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
-        let sender = &mut self.h2.sides[act.side];
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
+        let sender = &mut self.h2.sides[activity.side];
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         let behind = std::mem::replace(&mut sender.data_slot, slot) != slot
-            && call.is_inside(act.side)
-            && call.directions[act.side].gaps == sender.gaps
-            && !act.transport.queues[act.side].late;
-        if behind && act.at.time - call.since >= HEAD_OF_LINE {
-            act.push_behind(call, self.cx);
+            && call.is_inside(activity.side)
+            && call.directions[activity.side].gaps == sender.gaps
+            && !activity.transport.queues[activity.side].late;
+        if behind && activity.at.time - call.since >= HEAD_OF_LINE {
+            activity.push_behind(call, self.cx);
         }
-        act.charge(call, self.cx);
-        call.directions[act.side].doubtful = false;
-        let gap = sender.gap_touches(call.directions[act.side].gaps, call.first.packet);
-        if !call.has_messages_alone && !reads_messages(call, act.is_client) {
+        activity.charge(call, self.cx);
+        call.directions[activity.side].doubtful = false;
+        let gap = sender.gap_touches(call.directions[activity.side].gaps, call.first.packet);
+        if !call.has_messages_alone && !reads_messages(call, activity.is_client) {
             if call.kind.is_rpc() {
                 call.tail_cut |= gap;
                 self.watch.stream_end(call, data);
@@ -48,7 +48,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             }
             return;
         }
-        let direction = &mut call.directions[act.side];
+        let direction = &mut call.directions[activity.side];
         if direction.gaps != sender.gaps {
             if gap {
                 direction.reader.lose();
@@ -59,12 +59,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             direction.reader.resume(data, sender.frame_from(data.len()));
         }
         self.watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
-        let foreign = act.read_messages(call, sender, &mut self.h2.application.turns, data, self.cx);
+        let foreign = activity.read_messages(call, sender, &mut self.h2.application.turns, data, self.cx);
         if call.begun_before {
-            call.answers_before(act.client());
+            call.answers_before(activity.client());
         }
-        act.update_turns(call, &mut self.h2.application.turns);
-        act.note_idle(call, &mut self.h2.application.turns, self.cx);
+        activity.update_turns(call, &mut self.h2.application.turns);
+        activity.note_idle(call, &mut self.h2.application.turns, self.cx);
         if gap {
             touch_gap(call, self.cx);
         }
@@ -100,12 +100,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Ends the message of a direction whose body is one message without a prefix.
     #[cold]
     pub(super) fn end_unframed(&mut self, slot: u32) {
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
-        let refused = !act.is_client && call.is_refused();
+        let refused = !activity.is_client && call.is_refused();
         if !call.finished && !refused {
-            let (sender, turns) = (&mut self.h2.sides[act.side], &mut self.h2.application.turns);
-            act.read_messages(call, sender, turns, &[], self.cx);
+            let (sender, turns) = (&mut self.h2.sides[activity.side], &mut self.h2.application.turns);
+            activity.read_messages(call, sender, turns, &[], self.cx);
         }
     }
 
@@ -150,7 +150,7 @@ fn reads_messages(call: &Call, is_client: bool) -> bool {
     call.kind.is_rpc() && (is_client || !(call.in_tail || call.is_refused()))
 }
 
-impl Act<'_> {
+impl Activity<'_> {
     /// Reads the messages in DATA; gives the octets from where it is something else. Of a body that is one message none are
     /// its end.
     #[inline(always)]

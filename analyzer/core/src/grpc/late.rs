@@ -9,7 +9,7 @@ use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::connection::{Grpc, Parser};
 use super::headers::{Origin, Summary};
 use super::probe::{Before, Probe};
@@ -54,7 +54,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Follows a stream that was opened before the capture, from a message boundary at `first` on.
     #[cold]
     fn resume_stream(&mut self, id: u32, first: At) -> u32 {
-        let act = Act::new(self.h2, self.side, &first, self.transport);
+        let activity = Activity::new(self.h2, self.side, &first, self.transport);
         let h2 = &mut *self.h2;
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
@@ -62,14 +62,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return NONE;
         };
         call.begin(id, Kind::Grpc, first, gaps);
-        call.gaps_seen = act.gap.count;
+        call.gaps_seen = activity.gap.count;
         call.begun_before = true;
         call.is_guessed = true;
-        call.last_side = act.side as u8;
+        call.last_side = activity.side as u8;
         call.method = NO_METHOD;
         call.timeout_ns = -1;
         begin_rpc(&mut h2.application, h2.connection, call, false, self.cx);
-        act.update_turns(call, &mut h2.application.turns);
+        activity.update_turns(call, &mut h2.application.turns);
         h2.raise_highest_stream(id);
         self.cx.totals.begun_before += 1;
         h2.streams.slot(id).unwrap_or(NONE)

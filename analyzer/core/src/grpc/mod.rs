@@ -1,6 +1,6 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
-mod act;
+mod activity;
 pub mod call;
 pub mod connection;
 pub mod connection_methods;

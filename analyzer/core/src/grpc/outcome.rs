@@ -9,7 +9,7 @@ use crate::store::context::Context;
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::transport::Transport;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::connection::{Grpc, Http2, Parser};
 use super::status::Ending;
 use super::unread::Unread;
@@ -48,13 +48,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     #[cold]
     pub(super) fn reset_unread(&mut self, id: u32, slot: u32, code: u32) {
         let (at, transport) = (self.at, self.transport);
-        let act = Act::new(self.h2, self.side, &at, transport);
+        let activity = Activity::new(self.h2, self.side, &at, transport);
         let Some(mut unread) = self.h2.application.take_unread(id) else { return };
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
-        if act.is_client && !unread.has_arrived(act.side, transport) {
-            call.reset = Some((act.direction(), code));
+        if activity.is_client && !unread.has_arrived(activity.side, transport) {
+            call.reset = Some((activity.direction(), code));
             call.since_bytes_ns = (at.ready_time - call.last_time).max(0);
-            call.charge(at.time.min(call.since + transport.near_rtt[act.side].max(0)), Cause::Network);
+            call.charge(at.time.min(call.since + transport.near_rtt[activity.side].max(0)), Cause::Network);
             call.charge(at.time, Cause::Unexplained);
             unread.ending = Ending::reset_by_client(at.time - call.first.time, call.timeout_ns, false);
             unread.at = at;
@@ -84,10 +84,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 
     fn end_unread(&mut self, unread: &Unread) {
-        let act = Act::new(self.h2, self.side, &unread.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &unread.at, self.transport);
         let Some(call) = self.h2.streams.find_mut(unread.stream).map(|stream| &mut stream.state) else { return };
         call.unread = false;
-        act.conclude(call, unread.ending, &mut self.h2.application, self.cx);
+        activity.conclude(call, unread.ending, &mut self.h2.application, self.cx);
     }
 }
 
@@ -100,10 +100,10 @@ impl Grpc {
 
 /// Reports the RPC of a response that is not known to be read, as one whose end the capture does not hold.
 pub(super) fn report_unread(h2: &mut Http2, unread: &Unread, transport: &Transport, cx: &mut Context) {
-    let act = Act::new(h2, h2.client, &unread.at, transport);
+    let activity = Activity::new(h2, h2.client, &unread.at, transport);
     let Some(call) = h2.streams.find_mut(unread.stream).map(|stream| &mut stream.state) else { return };
     call.unread = false;
     h2.application.budget.add_all(&call.budget);
     h2.application.loss.add(&call.loss);
-    act.write_rpc(call, Ending::NOT_SEEN, false, cx);
+    activity.write_rpc(call, Ending::NOT_SEEN, false, cx);
 }

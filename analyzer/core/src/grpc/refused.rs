@@ -7,7 +7,7 @@ use crate::http2::connection::watch::Watch;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::Call;
 use super::connection::{Grpc, Parser};
 use super::status::{self, Ending};
@@ -21,17 +21,17 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     #[cold]
     pub(super) fn reset_removed(&mut self, id: u32, code: u32) {
         let (at, transport) = (self.at, self.transport);
-        let act = Act::new(self.h2, self.side, &at, transport);
-        if !act.is_client || code != ENHANCE_YOUR_CALM {
+        let activity = Activity::new(self.h2, self.side, &at, transport);
+        if !activity.is_client || code != ENHANCE_YOUR_CALM {
             return;
         }
-        let server = 1 - act.side;
+        let server = 1 - activity.side;
         let Some(call) = self.h2.streams.find_removed(|call| call.id == id) else { return };
         let is_whole = call.finished && call.directions[server].ended && !call.touches_gap;
         if is_whole && call.kind.is_rpc() && !call.reported && call.reset.is_none() {
-            call.reset = Some((act.direction(), code));
+            call.reset = Some((activity.direction(), code));
             let end = At::new(call.last_packet.max(call.first.packet), call.last_time);
-            let corrected = Act { at: &end, ..act }.correct_outcome(call, at, self.cx);
+            let corrected = Activity { at: &end, ..activity }.correct_outcome(call, at, self.cx);
             if !corrected {
                 self.problem(Layer::Http2, "a response was refused after the row of its RPC had been handed on");
             }
@@ -39,7 +39,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 }
 
-impl Act<'_> {
+impl Activity<'_> {
     /// Changes the outcome of an RPC that ended with OK here, and that its client reset at `reset`. Says whether that was
     /// possible: a row that was handed on stays as it is.
     fn correct_outcome(&self, call: &mut Call, reset: At, cx: &mut Context) -> bool {

@@ -12,7 +12,7 @@ use crate::store::disorder::Stream;
 use crate::store::largest::scatter;
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::Call;
 use super::connection::{Grpc, Http2, Parser};
 use super::headers::Summary;
@@ -90,7 +90,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 }
 
-impl Act<'_> {
+impl Activity<'_> {
     /// Notes that a stream's first DATA came late after its HEADERS.
     #[cold]
     pub fn push_delay(&self, call: &Call, headers: (i64, u32), cx: &mut Context) {

@@ -11,7 +11,7 @@ use crate::limits;
 use crate::store::context::NO_METHOD;
 use crate::store::tables::Layer;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::Call;
 use super::connection::{Grpc, Parser};
 use super::headers::{Summary, classify_path};
@@ -67,9 +67,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     fn take_request(&mut self, block: &HeaderBlock<'_, Summary>) {
         let &HeaderBlock { stream: id, summary, .. } = block;
         if id <= self.h2.highest_stream() {
-            let act = Act::new(self.h2, self.side, &self.at, self.transport);
+            let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
             if let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) {
-                act.charge(call, self.cx);
+                activity.charge(call, self.cx);
             }
             return; // trailers of the client, or a stream that is over
         }
@@ -89,26 +89,26 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if !self.h2.application.unread.is_empty() {
             self.end_arrived();
         }
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let (h2, cx) = (&mut *self.h2, &mut *self.cx);
         let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
         if summary.previous_attempts > 0 {
-            keep_attempts_before(h2, summary, act.connection, cx);
+            keep_attempts_before(h2, summary, activity.connection, cx);
         }
         let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
             return self.problem(Layer::Http2, "too many open streams: further ones are not followed");
         };
-        let acked = act.transport.acked[1 - act.side];
+        let acked = activity.transport.acked[1 - activity.side];
         if call.receipt > acked {
             h2.application.keep_unacknowledged(call, acked);
         }
         call.begin(id, kind, first, gaps);
-        call.gaps_seen = act.gap.count;
-        call.last_side = act.side as u8;
+        call.gaps_seen = activity.gap.count;
+        call.last_side = activity.side as u8;
         if !kind.is_rpc() {
             h2.application.other_streams += 1;
             cx.totals.other_streams += 1;
-            return push_request(act.connection, call, summary.method.unwrap_or(NO_METHOD), cx);
+            return push_request(activity.connection, call, summary.method.unwrap_or(NO_METHOD), cx);
         }
         call.method = summary.method.unwrap_or(NO_METHOD);
         call.method_unnamed = summary.unnamed;
@@ -121,16 +121,16 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let retry = summary.previous_attempts > 0;
         grpc.retries += u32::from(retry);
         let example = retry && grpc.retries <= limits::RETRIES;
-        if begin_rpc(grpc, act.connection, call, example, cx) {
+        if begin_rpc(grpc, activity.connection, call, example, cx) {
             note_context(summary, cx);
         }
-        act.charge(call, cx);
-        call.directions[act.side].headers = (act.at.time, act.at.packet);
-        let began = Act { at: &first, ..act };
+        activity.charge(call, cx);
+        call.directions[activity.side].headers = (activity.at.time, activity.at.packet);
+        let began = Activity { at: &first, ..activity };
         began.update_turns(call, &mut grpc.turns);
         began.note_idle(call, &mut grpc.turns, cx);
-        let allowed = h2.sides[1 - act.side].announced.max_concurrent_streams;
-        grpc.turns.opened(grpc.open_rpcs, allowed, first, act.transport.near_rtt[act.side]);
+        let allowed = h2.sides[1 - activity.side].announced.max_concurrent_streams;
+        grpc.turns.opened(grpc.open_rpcs, allowed, first, activity.transport.near_rtt[activity.side]);
         if let Some(agent) = summary.agent {
             grpc.client_agent.get_or_insert(agent);
         }
@@ -138,19 +138,19 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     #[inline]
     fn take_response(&mut self, id: u32, slot: u32, summary: &Summary) {
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let h2 = &mut *self.h2;
         if let Some(server) = summary.server {
             h2.application.server_agent.get_or_insert(server);
         }
         if let Some(call) = h2.streams.state_mut(slot) {
-            act.charge(call, self.cx);
+            activity.charge(call, self.cx);
             if summary.http_status.is_some_and(|status| (100..200).contains(&status)) {
                 return; // an interim response (RFC 9113 section 8.1): the answer is still to come
             }
             if let Some(http_status) = summary.http_status {
                 // a response begins here: nothing of it was in a gap before
-                call.directions[act.side].gaps = h2.sides[act.side].gaps;
+                call.directions[activity.side].gaps = h2.sides[activity.side].gaps;
                 call.http_status = http_status;
                 call.content = summary.content;
                 call.status_in_headers = summary.grpc_status;
@@ -167,9 +167,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             }
             call.grpc_message = summary.grpc_message.unwrap_or(call.grpc_message);
             call.status_hidden |= summary.unknown > 0;
-            let headers = &mut call.directions[act.side].headers;
+            let headers = &mut call.directions[activity.side].headers;
             if headers.0 < 0 {
-                *headers = (act.at.time, act.at.packet);
+                *headers = (activity.at.time, activity.at.packet);
             }
         } else if h2.opened_before(id) {
             if !matches!(summary.content, Content::None | Content::Grpc) {

@@ -10,7 +10,7 @@ use crate::store::context::Context;
 use crate::store::tables::RepeatRow;
 use crate::tcp::transport::Transport;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::{Call, Gap};
 use super::connection::{Grpc, Http2, Parser};
 use super::other::note_end;
@@ -29,29 +29,29 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
     #[inline]
     pub(super) fn end_direction(&mut self, id: u32, slot: u32) {
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else {
-            if !act.is_client && self.h2.opened_before(id) {
+            if !activity.is_client && self.h2.opened_before(id) {
                 self.h2.application.late.settle(id);
             }
             return;
         };
-        act.charge(call, self.cx);
-        call.directions[act.side].ended = true;
+        activity.charge(call, self.cx);
+        call.directions[activity.side].ended = true;
         if call.kind == Kind::ConnectUnary {
             self.end_unframed(slot);
         }
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
-        act.update_turns(call, &mut self.h2.application.turns);
-        if act.is_client {
-            call.await_after_end(act.at.ready_time, act.transport.near_rtt[1 - act.side]);
+        activity.update_turns(call, &mut self.h2.application.turns);
+        if activity.is_client {
+            call.await_after_end(activity.at.ready_time, activity.transport.near_rtt[1 - activity.side]);
             if self.cx.options.keeps_requests() {
-                act.end_request(call, self.cx);
+                activity.end_request(call, self.cx);
             }
         }
-        let over = call.directions[1 - act.side].ended;
-        if !act.is_client && !call.finished {
+        let over = call.directions[1 - activity.side].ended;
+        if !activity.is_client && !call.finished {
             let lacks = call.may_lack_its_end();
             let late = call.http_status == 0 && (self.h2.begun_late || call.touches_gap);
             let hidden = call.status_hidden || call.may_be_no_rpc() || lacks || late;
@@ -71,10 +71,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// RST_STREAM of either side: both directions end.
     pub(super) fn reset_stream(&mut self, id: u32, code: u32) {
         let (at, transport) = (self.at, self.transport);
-        let act = Act::new(self.h2, self.side, &at, transport);
-        let client = act.client();
+        let activity = Activity::new(self.h2, self.side, &at, transport);
+        let client = activity.client();
         let slot = self.h2.streams.slot(id).unwrap_or(NONE);
-        if act.is_client {
+        if activity.is_client {
             self.charge_used_up(id);
         }
         self.charge_shut_out(id, true);
@@ -96,30 +96,30 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             touch_gap(call, self.cx);
         }
         // a client that gives up waiting ends a time in which the answer, or the rest of it, was owed to it
-        let held = if act.is_client { call.owing_side(client) } else { act.side };
+        let held = if activity.is_client { call.owing_side(client) } else { activity.side };
         if transport.unheard[held] || held == client && lacks[client] && !call.directions[client].ended {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
-        if act.is_client {
+        if activity.is_client {
             call.since_bytes_ns = (at.ready_time - call.last_time).max(0);
             let own = if held == client { Cause::Client } else { Cause::Server };
             charge_given_up(call, own, &self.h2.sides, client, at, transport);
         }
-        if !act.is_client && call.turn_since < 0 && !call.directions[client].ended {
+        if !activity.is_client && call.turn_since < 0 && !call.directions[client].ended {
             // it answered all that the client had sent: for whom it waited is not known
             call.charge(at.ready_time, Cause::Unexplained);
         }
-        call.charge_activity(held, held == client, &at, transport, act.gap);
-        call.reset = Some((act.direction(), code));
+        call.charge_activity(held, held == client, &at, transport, activity.gap);
+        call.reset = Some((activity.direction(), code));
         let ending = if let Some(ending) = self.h2.application.tails.of_body(call) {
             ending
         } else if call.may_be_no_rpc() {
             Ending::NOT_SEEN
         } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
-        } else if !act.is_client && lacks[act.side] && code == NO_ERROR {
+        } else if !activity.is_client && lacks[activity.side] && code == NO_ERROR {
             Ending::NOT_SEEN // it follows a complete response, whose end may be missing
-        } else if !act.is_client {
+        } else if !activity.is_client {
             let unknown = call.timeout_ns < 0 && call.may_lack_fields();
             Ending::reset_by_server(code, at.time - call.first.time, call.timeout_ns, unknown)
         } else if (1..=at.packet).contains(&transport.fins_acknowledged[1 - client]) {
@@ -177,8 +177,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Ends a stream's request. Of an RPC it writes the row: its budget is complete and its duration is the budget's sum.
     #[inline]
     pub(super) fn finish_stream(&mut self, slot: u32, ending: Ending) {
-        let act = Act::new(self.h2, self.side, &self.at, self.transport);
-        let (h2, client, at) = (&mut *self.h2, act.client(), *act.at);
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
+        let (h2, client, at) = (&mut *self.h2, activity.client(), *activity.at);
         let Some(call) = h2.streams.state_mut(slot) else { return };
         if !call.kind.is_rpc() {
             return note_end(call, at, self.cx);
@@ -191,23 +191,23 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             call.budget.hide_sides();
             Ending::NOT_SEEN
         } else if h2.protocol == Protocol::Http1 {
-            correct_ending_over_http1(call, client, ending, at, act.transport)
+            correct_ending_over_http1(call, client, ending, at, activity.transport)
         } else {
-            correct_ending(call, client, ending, at, act.transport)
+            correct_ending(call, client, ending, at, activity.transport)
         };
-        if !act.is_client && ending.status == status::OK {
-            call.receipt = act.transport.delivered_from[act.side] + 1;
+        if !activity.is_client && ending.status == status::OK {
+            call.receipt = activity.transport.delivered_from[activity.side] + 1;
         }
         let grpc = &mut h2.application;
-        grpc.turns.update(call, client, false, at, act.transport.near_rtt[client]);
+        grpc.turns.update(call, client, false, at, activity.transport.near_rtt[client]);
         if call.counted {
             grpc.turns.ended(grpc.open_rpcs, h2.sides[1 - client].announced.max_concurrent_streams, at);
             grpc.open_rpcs = grpc.open_rpcs.saturating_sub(1);
         }
-        if let Some(unread) = Unread::of(call, client, ending, at, act.transport) {
+        if let Some(unread) = Unread::of(call, client, ending, at, activity.transport) {
             return self.await_reading(unread);
         }
-        act.conclude(call, ending, grpc, self.cx);
+        activity.conclude(call, ending, grpc, self.cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -237,13 +237,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if end_known {
             self.charge_end(id, end, whole);
         }
-        let (act, grpc) = (Act::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
+        let (activity, grpc) = (Activity::new(self.h2, self.side, &self.at, self.transport), &mut self.h2.application);
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
         let guessed = self.h2.roles_guessed;
         if guessed {
             call.budget.hide_sides();
         }
-        let after = act.at.time - call.first.time;
+        let after = activity.at.time - call.first.time;
         let without_end = match end {
             _ if guessed => Ending::NOT_SEEN,
             End::ServerCloses if whole => Ending::CONNECTION_CLOSED.after(after, call.timeout_ns, -1),
@@ -259,7 +259,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         grpc.loss.add(&call.loss);
         call.touches_gap |= !end_known;
         call.end_missing = !end_known;
-        act.write_rpc(call, ending, end_known && end != End::CaptureEnds, self.cx);
+        activity.write_rpc(call, ending, end_known && end != End::CaptureEnds, self.cx);
     }
 
     /// Accounts the time of an open RPC up to the end of its connection, or of the capture. `whole` says that none of the
@@ -318,7 +318,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 }
 
-impl Act<'_> {
+impl Activity<'_> {
     /// Writes how an RPC ended, counts its time, and compares it with those before it.
     #[inline]
     pub(super) fn conclude(&self, call: &mut Call, ending: Ending, grpc: &mut Grpc, cx: &mut Context) {

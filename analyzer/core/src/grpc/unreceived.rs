@@ -11,7 +11,7 @@ use crate::store::tables::rpc_flag;
 use crate::tcp::rtt::RTO_MIN;
 use crate::tcp::transport::Transport;
 
-use super::act::Act;
+use super::activity::Activity;
 use super::call::Call;
 use super::connection::{Grpc, Http2};
 use super::status::{self, Ending, Source};
@@ -39,7 +39,7 @@ pub fn correct_unreceived(h2: &mut Http2, since: i64, end: End, at: At, transpor
     for mut call in unreceived.into_iter().filter(|call| !call.touches_gap && !call.reported) {
         let ending = end_unreceived(&call, end, heard, at);
         let over_at = At::new(at.packet.max(call.first.packet), at.time);
-        Act::new(h2, client, &over_at, transport).correct_to(&mut call, ending, end, &mut h2.application, cx);
+        Activity::new(h2, client, &over_at, transport).correct_to(&mut call, ending, end, &mut h2.application, cx);
     }
 }
 
@@ -61,7 +61,7 @@ fn end_unreceived(call: &Call, end: End, heard: i64, at: At) -> Ending {
     }
 }
 
-impl Act<'_> {
+impl Activity<'_> {
     /// Changes the outcome of an RPC that ended with OK here, unless its row was handed on. It waited for lost bytes until its
     /// deadline, or the end.
     fn correct_to(&self, call: &mut Call, ending: Ending, end: End, grpc: &mut Grpc, cx: &mut Context) {

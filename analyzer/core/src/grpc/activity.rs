@@ -13,7 +13,7 @@ use super::turns::{PAUSE, Turns};
 
 /// Bytes that one side sent on a stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Act<'a> {
+pub(super) struct Activity<'a> {
     /// Row of the connection.
     pub connection: u32,
     /// The side that sent them, and whether it is the client.
@@ -26,7 +26,7 @@ pub(super) struct Act<'a> {
     pub transport: &'a Transport,
 }
 
-impl<'a> Act<'a> {
+impl<'a> Activity<'a> {
     /// What `side` sent at `at`.
     #[inline(always)]
     pub fn new(h2: &Http2, side: usize, at: &'a At, transport: &'a Transport) -> Self {
