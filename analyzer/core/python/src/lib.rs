@@ -24,8 +24,8 @@ use grpcdiag_core::store::budget::CAUSES;
 use grpcdiag_core::store::disorder::Stream;
 use grpcdiag_core::store::durations;
 use grpcdiag_core::store::handed_on::Due;
-use grpcdiag_core::store::only::{Only, Range};
 use grpcdiag_core::store::options::{Options, Packing};
+use grpcdiag_core::store::row_selection::{Range, RowSelection};
 use grpcdiag_core::store::spill::Spill;
 use grpcdiag_core::tcp::note;
 use grpcdiag_core::tls::KeyLog;
@@ -166,7 +166,7 @@ impl Run {
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let spilled = spill.clone();
-        let only = only.map(|ranges| select(ranges, lists_packets, most_frames));
+        let selection = only.map(|ranges| select(ranges, lists_packets, most_frames));
         let options = Options {
             frames,
             messages,
@@ -177,7 +177,7 @@ impl Run {
             slowest,
             sampled,
             distributions,
-            only: only.map(Arc::new),
+            selection: selection.map(Arc::new),
             acts,
             errors,
             file_times,
@@ -307,11 +307,11 @@ impl Run {
 }
 
 /// What of some connections is wanted; those beyond the limit on connections have no rows.
-fn select(ranges: Vec<Wanted>, lists_packets: bool, most_frames: usize) -> Only {
-    let mut only = Only::new(lists_packets, most_frames);
+fn select(ranges: Vec<Wanted>, lists_packets: bool, most_frames: usize) -> RowSelection {
+    let mut selection = RowSelection::new(lists_packets, most_frames);
     let kept = ranges.into_iter().filter(|&(connection, ..)| (connection as usize) < limits::CONNECTIONS);
-    kept.for_each(|(connection, packets, times, stream)| only.add(connection, Range { packets, times, stream }));
-    only
+    kept.for_each(|(connection, packets, times, stream)| selection.add(connection, Range { packets, times, stream }));
+    selection
 }
 
 fn spilling(error: std::io::Error) -> PyErr {

@@ -178,14 +178,16 @@ fn sorted_rows(rpcs: &Rpcs, kept: &[u32]) -> Vec<u32> {
 
 /// Packets and frames in the order of the capture, if only some have rows: others were read in it.
 fn arrange_selected(cx: &mut Context) {
-    let Some(only) = &cx.options.only else { return };
+    let Some(selection) = &cx.options.selection else { return };
     let packets = &cx.packets.packet;
     if let Some(order) = order(packets.len(), usize::MAX, |row| (at(packets, row), 0)) {
         cx.packets.arrange(&order);
         cx.selected.in_flight.arrange(&order);
     }
     let (frames, read_at) = (&cx.frames, &cx.selected.frames_read_at);
-    if let Some(order) = order(frames.len(), only.most_frames, |row| (at(read_at, row), at(&frames.connection, row))) {
+    if let Some(order) =
+        order(frames.len(), selection.most_frames, |row| (at(read_at, row), at(&frames.connection, row)))
+    {
         cx.frames.arrange(&order);
     }
 }

@@ -305,7 +305,7 @@ impl Pipeline {
             let smaller = std::mem::replace(&mut cx, larger);
             (theirs, agents) = (finished, merge::absorb(&mut cx, smaller));
         }
-        if cx.options.packets && cx.options.only.is_some() {
+        if cx.options.packets && cx.options.selection.is_some() {
             for (row, known) in (0..).zip(router.known()) {
                 let packets = known.opening().and_then(|opening| replay.packets(opening, row)).unwrap_or_default();
                 (0..packets.len()).filter_map(|row| packets.get(row)).for_each(|row| cx.push_packet(row));
@@ -328,9 +328,9 @@ impl Pipeline {
 /// Writes the row of a packet that is kept, if rows of packets are wanted.
 #[inline]
 fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: Option<u32>) {
-    let Options { packets, unlisted_packets, ref only, .. } = cx.options;
+    let Options { packets, unlisted_packets, ref selection, .. } = cx.options;
     if packets
-        && only.is_none()
+        && selection.is_none()
         && (unlisted_packets || number.is_some())
         && let Some(row) = replay.last_packet(opening, number.unwrap_or(NO_CONNECTION))
     {

@@ -267,10 +267,10 @@ impl Shard {
         self.put_away(last);
     }
 
-    /// Whether a connection is not read: see [`Only`](crate::store::only::Only).
+    /// Whether a connection is not read: see [`RowSelection`](crate::store::row_selection::RowSelection).
     #[inline]
     pub fn leaves_out(&self, number: u32) -> bool {
-        self.cx.options.only.as_ref().is_some_and(|only| only.leaves_out(number))
+        self.cx.options.selection.as_ref().is_some_and(|selection| selection.leaves_out(number))
     }
 
     fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {

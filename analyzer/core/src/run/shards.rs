@@ -67,7 +67,7 @@ impl Shards {
         if opening.replaces_another() {
             self.read_buffered(); // the other one ends here, not where its segments were kept
         }
-        self.here.cx.is_shown = self.here.cx.options.only.is_none();
+        self.here.cx.is_shown = self.here.cx.options.selection.is_none();
         let mut is_counted = opening.first().packet <= self.cut;
         for (route, segment, at) in opening.routed(route.number, route.place) {
             if is_counted && at.packet > self.cut {

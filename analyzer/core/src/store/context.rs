@@ -12,8 +12,8 @@ use super::durations::Durations;
 use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
 use super::largest::Largest;
 use super::methods::MethodStats;
-use super::only::Selected;
 use super::options::Options;
+use super::row_selection::Selected;
 use super::rpc_order::RpcOrder;
 use super::spill::Spill;
 use super::strings::Strings;
@@ -225,7 +225,7 @@ impl Context {
     /// Adds the row of a packet, if it is wanted.
     #[inline]
     pub fn push_packet(&mut self, row: PacketRow) {
-        if self.options.only.as_ref().is_none_or(|only| self.selected.take(only, &row)) {
+        if self.options.selection.as_ref().is_none_or(|selection| self.selected.take(selection, &row)) {
             self.packets.push(row);
             self.note_row(Stream::Packets);
         }
@@ -234,11 +234,11 @@ impl Context {
     /// Adds the row of a frame, if it is wanted.
     #[inline]
     pub fn push_frame(&mut self, row: FrameRow) {
-        if let Some(only) = &self.options.only {
+        if let Some(selection) = &self.options.selection {
             let times = [row.first_time_ns, row.last_time_ns];
             let packets = [row.first_packet, row.last_packet];
-            let is_full = self.frames.len() >= only.most_frames.saturating_add(limits::ROWS_AHEAD);
-            if is_full || !only.holds(row.connection, packets, times, Some(row.stream)) {
+            let is_full = self.frames.len() >= selection.most_frames.saturating_add(limits::ROWS_AHEAD);
+            if is_full || !selection.holds(row.connection, packets, times, Some(row.stream)) {
                 return;
             }
             self.selected.frames_read_at.push(self.rpc_order.packet());

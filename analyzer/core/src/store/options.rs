@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::limits;
 
-use super::only::Only;
+use super::row_selection::RowSelection;
 use super::spill::Spill;
 
 /// When connections are packed.
@@ -44,7 +44,7 @@ pub struct Options {
     /// Count each method's durations by classes.
     pub distributions: bool,
     /// The only packets and frames whose rows are wanted; `None` for all.
-    pub only: Option<Arc<Only>>,
+    pub selection: Option<Arc<RowSelection>>,
     /// Keep one row per interval in which a side had to act.
     pub acts: bool,
     /// Keep all texts of `grpc-message`.
@@ -68,7 +68,7 @@ pub struct Options {
 impl Options {
     /// Whether rows of packets, frames or messages are taken while the run goes on, all from one thread.
     pub fn streams(&self) -> bool {
-        (self.frames || self.packets) && self.only.is_none() || self.messages
+        (self.frames || self.packets) && self.selection.is_none() || self.messages
     }
 
     /// Whether segments have to be read in the order of the capture, because rows are given in that of reading.
@@ -89,6 +89,6 @@ impl Options {
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
     /// captures of both ends are matched by.
     pub fn keeps_requests(&self) -> bool {
-        self.rpc_rows && self.packets && !self.resumes && self.only.is_none()
+        self.rpc_rows && self.packets && !self.resumes && self.selection.is_none()
     }
 }

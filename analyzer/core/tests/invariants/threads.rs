@@ -2,8 +2,8 @@
 
 use grpcdiag_core::store::context::Context;
 
-use grpcdiag_core::store::only::{Only, Range};
 use grpcdiag_core::store::options::{Options, Packing};
+use grpcdiag_core::store::row_selection::{Range, RowSelection};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -143,17 +143,17 @@ fn wanted_rows_are_those_among_all() {
         let packets = packets_of(&path);
         let options = Options { frames: true, packets: true, ..Options::default() };
         let all = analyse(&packets, options.clone());
-        let mut only = Only::new(false, usize::MAX);
+        let mut selection = RowSelection::new(false, usize::MAX);
         let last = packets.len() as u32;
         for (connection, range) in
             [(0, [2, last / 3]), (0, [last / 2, last]), (1, [0, last]), (3, [last / 4, last / 2])]
         {
-            only.add(connection, Range { packets: range, times: [i64::MIN, i64::MAX], stream: None });
+            selection.add(connection, Range { packets: range, times: [i64::MIN, i64::MAX], stream: None });
         }
-        let wanted = rows_of(&all.cx, |connection, packets, times| only.holds(connection, packets, times, None));
+        let wanted = rows_of(&all.cx, |connection, packets, times| selection.holds(connection, packets, times, None));
         for threads in [1, 2] {
-            let only = Some(Arc::new(only.clone()));
-            let some = analyse(&packets, Options { threads, only, ..options.clone() });
+            let selection = Some(Arc::new(selection.clone()));
+            let some = analyse(&packets, Options { threads, selection, ..options.clone() });
             assert_eq!(rows_of(&some.cx, |_, _, _| true), wanted, "{} with {threads} threads", name(&path));
         }
     }

@@ -15,7 +15,7 @@ pub struct Range {
 
 /// Ranges by connection, in the order of their first packets. Those of a connection overlap only where none ends at a packet.
 #[derive(Clone, Debug)]
-pub struct Only {
+pub struct RowSelection {
     ranges: Vec<Vec<Range>>,
     /// Whether the packets of each connection are listed.
     lists_packets: bool,
@@ -23,7 +23,7 @@ pub struct Only {
     pub most_frames: usize,
 }
 
-impl Only {
+impl RowSelection {
     /// No range.
     pub fn new(lists_packets: bool, most_frames: usize) -> Self {
         Self { ranges: Vec::new(), lists_packets, most_frames }
@@ -81,15 +81,15 @@ pub struct Selected {
 
 impl Selected {
     /// Takes a packet in; says whether its row is wanted.
-    pub fn take(&mut self, only: &Only, row: &PacketRow) -> bool {
+    pub fn take(&mut self, selection: &RowSelection, row: &PacketRow) -> bool {
         let connection = row.connection as usize;
-        if only.lists_packets {
+        if selection.lists_packets {
             if self.packets.len() <= connection {
                 self.packets.resize_with(connection + 1, Vec::new);
             }
             self.packets[connection].push(row.packet);
         }
-        if only.of(row.connection).is_empty() {
+        if selection.of(row.connection).is_empty() {
             return false;
         }
         if self.sent.len() <= connection {
@@ -97,7 +97,7 @@ impl Selected {
         }
         let sent = &mut self.sent[connection];
         note_sent(sent, row);
-        let is_wanted = only.holds(row.connection, [row.packet; 2], [row.time_ns; 2], None);
+        let is_wanted = selection.holds(row.connection, [row.packet; 2], [row.time_ns; 2], None);
         if is_wanted {
             let [client_in_flight, server_in_flight] =
                 sent.map(|[sent, acknowledged]| if sent < 0 { 0 } else { (sent - acknowledged.max(0)).max(0) });
@@ -153,36 +153,37 @@ mod tests {
 
     #[test]
     fn rows_that_overlap_a_range_are_wanted() {
-        let mut only = Only::new(false, 0);
+        let mut selection = RowSelection::new(false, 0);
         for packets in [[3, 5], [9, 9], [20, 30]] {
-            only.add(2, range(packets, [i64::MIN, i64::MAX]));
+            selection.add(2, range(packets, [i64::MIN, i64::MAX]));
         }
-        let held = |first, last| only.holds(2, [first, last], [0, 0], None);
+        let held = |first, last| selection.holds(2, [first, last], [0, 0], None);
         let found: Vec<u32> = (0..35).filter(|&packet| held(packet, packet)).collect();
         assert_eq!(found, [3, 4, 5, 9].into_iter().chain(20..=30).collect::<Vec<_>>());
         assert!(held(6, 9) && held(1, 40) && !held(6, 8) && !held(31, 50));
-        assert!(!only.holds(1, [3, 3], [0, 0], None) && !only.holds(3, [3, 3], [0, 0], None));
+        assert!(!selection.holds(1, [3, 3], [0, 0], None) && !selection.holds(3, [3, 3], [0, 0], None));
     }
 
     #[test]
     fn ranges_of_times_may_overlap() {
-        let mut only = Only::new(false, 0);
+        let mut selection = RowSelection::new(false, 0);
         for times in [[50, 60], [10, 20], [15, 40]] {
-            only.add(0, range([0, u32::MAX], times));
+            selection.add(0, range([0, u32::MAX], times));
         }
-        let found: Vec<i64> = (0..70).step_by(5).filter(|&time| only.holds(0, [7, 7], [time, time], Some(1))).collect();
+        let found: Vec<i64> =
+            (0..70).step_by(5).filter(|&time| selection.holds(0, [7, 7], [time, time], Some(1))).collect();
         assert_eq!(found, [10, 15, 20, 25, 30, 35, 40, 50, 55, 60]);
     }
 
     #[test]
     fn bytes_in_flight_are_those_sent_and_not_acknowledged() {
-        let mut only = Only::new(false, 0);
-        only.add(0, range([2, 9], [i64::MIN, i64::MAX]));
+        let mut selection = RowSelection::new(false, 0);
+        selection.add(0, range([2, 9], [i64::MIN, i64::MAX]));
         let mut selected = Selected::default();
         let packets = [(0, 100, 50, 0), (1, 0, 10, 150), (0, 150, 30, 4), (0, 180, 5, 10), (1, 10, 0, 185)];
         for (packet, (direction, seq, payload_bytes, ack)) in (1..).zip(packets) {
             let row = PacketRow { packet, direction, seq, payload_bytes, ack, flags: 16, ..PacketRow::default() };
-            assert_eq!(selected.take(&only, &row), packet > 1);
+            assert_eq!(selected.take(&selection, &row), packet > 1);
         }
         assert_eq!(selected.in_flight.client_in_flight, [0, 30, 35, 0]);
         assert_eq!(selected.in_flight.server_in_flight, [10, 6, 0, 0]);
