@@ -23,7 +23,7 @@ use grpcdiag_core::run::saved::Saved;
 use grpcdiag_core::store::budget::CAUSES;
 use grpcdiag_core::store::disorder::Stream;
 use grpcdiag_core::store::durations;
-use grpcdiag_core::store::handed_on::Due;
+use grpcdiag_core::store::emitted_rpcs::Due;
 use grpcdiag_core::store::options::{Options, Packing};
 use grpcdiag_core::store::row_selection::{Range, RowSelection};
 use grpcdiag_core::store::spill::Spill;

@@ -11,7 +11,7 @@ use grpcdiag_core::run::pipeline::{CaptureCounts, Finished};
 use grpcdiag_core::store::budget::{Budget, CAUSES};
 use grpcdiag_core::store::context::Context;
 use grpcdiag_core::store::durations::Durations;
-use grpcdiag_core::store::handed_on::{Rows, Taken};
+use grpcdiag_core::store::emitted_rpcs::{Rows, Taken};
 use grpcdiag_core::store::methods::{self, MethodStats};
 use grpcdiag_core::store::tables::{Column, ProblemLog};
 
@@ -70,9 +70,9 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
     result.set_item("lookup_names", end.lookup_names)?;
-    cx.handed_on.settle_all();
-    result.set_item("settled", settled(py, cx.handed_on.take_settled())?)?;
-    result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
+    cx.emitted.settle_all();
+    result.set_item("settled", settled(py, cx.emitted.take_settled())?)?;
+    result.set_item("renumbered", std::mem::take(&mut cx.emitted.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
     result.set_item("rpc_budgets", budgets(py, std::mem::take(&mut cx.rpc_budgets))?)?;

@@ -41,12 +41,12 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
 impl Activity<'_> {
     /// Changes the outcome of an RPC that ended with OK here, and that its client reset at `reset`. Says whether that was
-    /// possible: a row that was handed on stays as it is.
+    /// possible: a row that was emitted stays as it is.
     fn correct_outcome(&self, call: &mut Call, reset: At, cx: &mut Context) -> bool {
         if call.rpc == NONE {
             self.push_ended(call, Ending::REFUSED, cx); // one that failed has a row
         } else {
-            let Some(place) = cx.handed_on.place(call.rpc) else { return false };
+            let Some(place) = cx.emitted.place(call.rpc) else { return false };
             let Some(status) = cx.rpcs.status.get_mut(place).filter(|status| **status == status::OK) else {
                 return true;
             };

@@ -138,7 +138,7 @@ impl Activity<'_> {
         if call.finished || !call.kind.is_rpc() {
             return;
         }
-        let Some(row) = cx.handed_on.place(call.rpc) else { return };
+        let Some(row) = cx.emitted.place(call.rpc) else { return };
         if let Some(cell) = cx.request_ends.get_mut(row) {
             *cell = self.at.completes(&call.first).0;
         }
@@ -199,8 +199,8 @@ impl Activity<'_> {
             grpc_message: call.grpc_message,
             ..RpcRow::default()
         };
-        let Some(place) = cx.handed_on.place(call.rpc) else {
-            return cx.handed_on.write_row(call.rpc, &row, &call.budget);
+        let Some(place) = cx.emitted.place(call.rpc) else {
+            return cx.emitted.write_row(call.rpc, &row, &call.budget);
         };
         set!(cx.rpcs, place, row, duration_ns, status, status_source, http_status, grpc_message, protocol, last_packet);
         if let Some(cell) = cx.rpcs.flags.get_mut(place) {
@@ -226,7 +226,7 @@ impl Activity<'_> {
         let [(cut_request_packet, cut_request_time_ns), (cut_response_packet, cut_response_time_ns)] =
             [request, response].map(|cut| place(cut.map(|(_, at)| at)));
         cx.failures.push(FailureRow {
-            rpc: cx.handed_on.taken_as(call.rpc),
+            rpc: cx.emitted.taken_as(call.rpc),
             last_packet: self.at.completes(&call.first).0,
             reset_by,
             reset_code,
@@ -267,11 +267,11 @@ pub(super) fn write_counts(call: &Call, client: usize, cx: &mut Context) {
         response_bytes: response.bytes,
         settled: 0,
     };
-    match cx.handed_on.place(call.rpc) {
+    match cx.emitted.place(call.rpc) {
         Some(place) => {
             set!(cx.rpc_sizes, place, row, request_messages, request_bytes, response_messages, response_bytes);
         }
-        None => cx.handed_on.write_sizes(call.rpc, row),
+        None => cx.emitted.write_sizes(call.rpc, row),
     }
 }
 
@@ -284,13 +284,13 @@ pub(super) fn settle(call: &Call, client: usize, cx: &mut Context) {
     if call.finished {
         write_counts(call, client, cx);
     }
-    match cx.handed_on.place(call.rpc) {
+    match cx.emitted.place(call.rpc) {
         Some(row) => {
             if let Some(settled) = cx.rpc_sizes.settled.get_mut(row) {
                 *settled = 1;
             }
         }
-        None => cx.handed_on.settle(call.rpc),
+        None => cx.emitted.settle(call.rpc),
     }
 }
 
@@ -302,13 +302,13 @@ pub(super) fn touch_gap(call: &mut Call, cx: &mut Context) {
     call.touches_gap = true;
     if call.finished && !call.unread {
         cx.method(call.method).touch_gaps += 1;
-        match cx.handed_on.place(call.rpc) {
+        match cx.emitted.place(call.rpc) {
             Some(row) => {
                 if let Some(flags) = cx.rpcs.flags.get_mut(row) {
                     *flags |= rpc_flag::TOUCHES_GAP;
                 }
             }
-            None => cx.handed_on.touch_gap(call.rpc),
+            None => cx.emitted.touch_gap(call.rpc),
         }
     }
 }
@@ -353,7 +353,7 @@ pub(super) fn keep_attempts_before(h2: &mut Http2, next: &Summary, connection: u
 /// Adds the row of an RPC, which is filled when it ends.
 fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
     let row = cx.rpcs.connection.len(); // of one column: `len` asks them all
-    call.rpc = cx.handed_on.number(row);
+    call.rpc = cx.emitted.number(row);
     cx.rpcs.push(RpcRow {
         connection,
         stream: call.id,

@@ -62,10 +62,10 @@ fn end_unreceived(call: &Call, end: End, heard: i64, at: At) -> Ending {
 }
 
 impl Activity<'_> {
-    /// Changes the outcome of an RPC that ended with OK here, unless its row was handed on. It waited for lost bytes until its
+    /// Changes the outcome of an RPC that ended with OK here, unless its row was emitted. It waited for lost bytes until its
     /// deadline, or the end.
     fn correct_to(&self, call: &mut Call, ending: Ending, end: End, grpc: &mut Grpc, cx: &mut Context) {
-        let place = if call.rpc == NONE { Some(None) } else { cx.handed_on.place(call.rpc).map(Some) };
+        let place = if call.rpc == NONE { Some(None) } else { cx.emitted.place(call.rpc).map(Some) };
         let Some(place) = place else { return };
         let at = [call.first.packet, call.id];
         if !cx.method(call.method).take_back(status::OK, !call.begun_before, at, &call.budget) {

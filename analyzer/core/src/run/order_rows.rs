@@ -95,7 +95,7 @@ fn number_methods(cx: &mut Context) {
     let mut before: Vec<_> = cx.methods.drain(1..).collect();
     cx.methods.extend(order.iter().map(|&old| before.get_mut(old as usize).and_then(Option::take)));
     cx.strings.methods.arrange(&order);
-    cx.handed_on.renumbered.clone_from(&numbers);
+    cx.emitted.renumbered.clone_from(&numbers);
     for method in cx.method_columns().flatten() {
         *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
     }

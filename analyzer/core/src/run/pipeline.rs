@@ -10,7 +10,7 @@ use crate::connection::tap::Tap;
 use crate::limits;
 use crate::packet::{Dissector, Malformed, Outcome, dns};
 use crate::store::context::Context;
-use crate::store::handed_on::{Due, Taken};
+use crate::store::emitted_rpcs::{Due, Taken};
 use crate::store::options::Options;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
@@ -202,7 +202,7 @@ impl Pipeline {
         }
     }
 
-    /// Reads a packet of `time`, which is handed on by itself: a packet with another time would be a copy of words written just
+    /// Reads a packet of `time`, which is passed by itself: a packet with another time would be a copy of words written just
     /// before, which the processor waits for.
     #[inline]
     fn read(&mut self, packet: &Packet<'_>, time: i64) {

@@ -11,7 +11,7 @@ use crate::at::At;
 use crate::connection::CaptureEnd;
 use crate::packet::Segment;
 use crate::store::context::Context;
-use crate::store::handed_on::{Due, Taken};
+use crate::store::emitted_rpcs::{Due, Taken};
 use crate::store::options::Options;
 use crate::tls::KeyLog;
 

@@ -9,7 +9,7 @@ use crate::limits;
 use super::budget::Budget;
 use super::disorder::{Disorder, Disordered, Stream};
 use super::durations::Durations;
-use super::handed_on::{Due, HandedOn, Rows, Taken, Whole};
+use super::emitted_rpcs::{Due, EmittedRpcs, Rows, Taken, Whole};
 use super::largest::Largest;
 use super::methods::MethodStats;
 use super::options::Options;
@@ -58,7 +58,7 @@ pub struct Context {
     pub rpc_order: RpcOrder,
     /// The rows that were taken out of the tables of RPCs while the run goes on.
     #[serde(skip)]
-    pub handed_on: HandedOn,
+    pub emitted: EmittedRpcs,
     /// What RPCs carried, when wanted.
     pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
@@ -329,14 +329,14 @@ impl Context {
         let settled = self.settled_rpcs();
         let rows = if self.rpcs.len() - settled > most { self.rpcs.len() - most / 2 } else { settled };
         let rows = if rows < least { 0 } else { self.rpc_order.cut(rows) };
-        let [methods, errors] = self.handed_on.told;
+        let [methods, errors] = self.emitted.told;
         let taken = Taken {
             rows: self.take_rpcs(rows),
-            settled: self.handed_on.take_settled(),
+            settled: self.emitted.take_settled(),
             methods: self.strings.methods_from(methods),
             errors: self.strings.errors.texts_from(errors),
         };
-        self.handed_on.told = [methods + taken.methods.len(), errors + taken.errors.len()];
+        self.emitted.told = [methods + taken.methods.len(), errors + taken.errors.len()];
         taken
     }
 
@@ -353,10 +353,10 @@ impl Context {
             if self.rpc_sizes.settled.get(place) == Some(&0)
                 && let Some(whole) = self.whole(place)
             {
-                self.handed_on.keep_open(place, position, whole);
+                self.emitted.keep_open(place, position, whole);
             }
         }
-        self.handed_on.advance(rows);
+        self.emitted.advance(rows);
         let mut columns = self.rpcs.take_first(rows, places);
         columns.extend(self.rpc_sizes.take_first(rows, places));
         take_first(&mut self.request_budgets, rows, None);
@@ -396,8 +396,8 @@ impl Context {
             now[before as usize] = place;
         }
         for rpc in &mut self.failures.rpc {
-            if let Some(&place) = self.handed_on.place(*rpc).and_then(|before| now.get(before)) {
-                *rpc = self.handed_on.number(place);
+            if let Some(&place) = self.emitted.place(*rpc).and_then(|before| now.get(before)) {
+                *rpc = self.emitted.number(place);
             }
         }
     }

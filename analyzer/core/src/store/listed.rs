@@ -38,7 +38,7 @@ macro_rules! list_tables {
                     // with rows of those tables, and without references of their own
                     rpc_sizes, rpc_budgets, request_budgets, request_ends, failures, failure_budgets,
                     // with references that are translated before, or summed
-                    options: _, strings: _, deadlines: _, handed_on: _, acts_left_out: _, goaway_reasons: _, problems: _,
+                    options: _, strings: _, deadlines: _, emitted: _, acts_left_out: _, goaway_reasons: _, problems: _,
                     totals: _, methods: _, slowest: _, sampled: _, out_of_order_bytes: _, tail_bytes: _, is_shown: _,
                     // in the order of the capture: one thread alone writes them, and no run that is cut
                     messages: _, rpc_order: _, disorder: _,

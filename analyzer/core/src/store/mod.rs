@@ -4,7 +4,7 @@ pub mod budget;
 pub mod context;
 pub mod disorder;
 pub mod durations;
-pub mod handed_on;
+pub mod emitted_rpcs;
 pub mod largest;
 mod listed;
 pub mod methods;

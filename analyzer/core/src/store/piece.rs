@@ -74,7 +74,7 @@ impl Context {
 
     /// The row of an RPC, before it ends.
     pub fn open_row(&self, number: u32) -> Option<OpenRow> {
-        let row = self.handed_on.place(number)?;
+        let row = self.emitted.place(number)?;
         Some(OpenRow { row: self.rpcs.get(row)?, deadline: self.deadlines.get(row).copied().unwrap_or(-1) })
     }
 
@@ -90,7 +90,7 @@ impl Context {
             self.rpc_sizes.push(Default::default());
             self.rpc_budgets.push(Budget::default());
         }
-        self.handed_on.number(place)
+        self.emitted.number(place)
     }
 
     /// Adds the row of another open request; gives its number here.

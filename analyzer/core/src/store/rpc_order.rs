@@ -118,11 +118,11 @@ mod tests {
         let rows = cx.take_rpcs(4);
         assert!(format!("{:?}", rows.columns).contains("U32([7, 1, 5, 3])"));
         assert_eq!(rows.deadlines, [-1, -1, -1, 30]);
-        assert_eq!((cx.rpcs.stream.as_slice(), cx.handed_on.place(4)), ([9].as_slice(), Some(0)));
+        assert_eq!((cx.rpcs.stream.as_slice(), cx.emitted.place(4)), ([9].as_slice(), Some(0)));
         assert_eq!(cx.failures.rpc, [3, 0, 4], "failures refer to the places that rows have in the end");
-        assert_eq!([1, 3, 4].map(|number| cx.handed_on.taken_as(number)), [3, 0, 4]);
-        cx.handed_on.settle(1);
-        cx.handed_on.settle(3);
-        assert_eq!(cx.handed_on.take_settled().0, [0, 3]);
+        assert_eq!([1, 3, 4].map(|number| cx.emitted.taken_as(number)), [3, 0, 4]);
+        cx.emitted.settle(1);
+        cx.emitted.settle(3);
+        assert_eq!(cx.emitted.take_settled().0, [0, 3]);
     }
 }

@@ -126,7 +126,7 @@ impl FrameType {
     }
 }
 
-/// A frame header. Two words, so that it is handed on in registers: it is, several times for every frame.
+/// A frame header. Two words, so that it is passed in registers: it is, several times for every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameHeader {
     /// Length, type and flags: the first five octets.

@@ -155,7 +155,7 @@ impl<C: Classifier> Decoder<C> {
     /// `HPACK_MAX_LIST_BYTES`.
     ///
     /// # Errors
-    /// A block that breaks RFC 7541. Fields before the fault have been handed on. What the rest
+    /// A block that breaks RFC 7541. Fields before the fault have been passed on. What the rest
     /// would have inserted is unknown, so the decoder behaves as after
     /// [`mark_begun_late`](Self::mark_begun_late) and takes further blocks.
     pub fn decode(
@@ -180,7 +180,7 @@ impl<C: Classifier> Decoder<C> {
     /// [`mark_hole`](Self::mark_hole) has to be told of then.
     #[cold]
     pub fn decode_part(&mut self, block: &[u8], classifier: &mut C, sink: &mut impl FnMut(Field<'_, C::Class>)) {
-        // it may end in the middle of a field: what came before has been handed on
+        // it may end in the middle of a field: what came before has been passed on
         let _ = self.decode_block(block, classifier, sink);
     }
 
@@ -291,7 +291,7 @@ fn count(stats: &mut BlockStats, size: u64, complete: bool) -> bool {
     stats.fields = stats.fields.saturating_add(1);
     stats.list_bytes = stats.list_bytes.saturating_add(size);
     stats.unknown_fields = stats.unknown_fields.saturating_add(u32::from(!complete));
-    let handed_on = stats.list_bytes <= HPACK_MAX_LIST_BYTES;
-    stats.withheld_fields = stats.withheld_fields.saturating_add(u32::from(!handed_on));
-    handed_on
+    let emitted = stats.list_bytes <= HPACK_MAX_LIST_BYTES;
+    stats.withheld_fields = stats.withheld_fields.saturating_add(u32::from(!emitted));
+    emitted
 }

@@ -92,7 +92,7 @@ pub struct BlockStats {
     pub list_bytes: u64,
     /// Fields of which the name or the value is unknown to the observer.
     pub unknown_fields: u32,
-    /// Fields counted but not handed on, as the list had passed `HPACK_MAX_LIST_BYTES`.
+    /// Fields counted but not passed on, as the list had passed `HPACK_MAX_LIST_BYTES`.
     pub withheld_fields: u32,
     /// Dynamic table size updates at the start of the block (RFC 7541 6.3).
     pub table_size_updates: u32,

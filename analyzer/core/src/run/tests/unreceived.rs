@@ -111,7 +111,7 @@ fn calls_whose_places_were_taken_are_known_as_well() {
 }
 
 #[test]
-fn a_row_that_was_handed_on_stays() {
+fn a_row_that_was_emitted_stays() {
     let mut lost = Lost::answered(1, Some("300m")).retransmitted(2).heard(PROVED + 1, 0);
     lost.capture.cx().take_rpcs(1);
     let (_, cx, _) = lost.capture.shard.into_finished(CaptureEnd { last: lost.capture.end, damage: 0 });

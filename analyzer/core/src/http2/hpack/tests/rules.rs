@@ -43,7 +43,7 @@ fn index_zero_is_an_error_also_when_begun_late() {
 }
 
 #[test]
-fn fields_before_a_fault_are_handed_on() {
+fn fields_before_a_fault_are_passed_on() {
     let (fields, result) = Peer::from_start().try_decode(&[0x82, 0x86, 0x80]);
     assert_eq!(fields.len(), 2);
     assert_eq!(result.unwrap_err().offset, 2);

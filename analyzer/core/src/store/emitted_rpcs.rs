@@ -1,7 +1,7 @@
-//! Rows of RPCs that are handed on while the run goes on, so that memory does not grow with them.
+//! Rows of RPCs that are emitted while the run goes on, so that memory does not grow with them.
 //!
-//! Rows are handed on in their order. A row that may still change is handed on, too, if too many others wait behind it. It
-//! is then kept here, and handed on once more when its RPC is over.
+//! Rows are emitted in their order. A row that may still change is emitted, too, if too many others wait behind it. It
+//! is then kept here, and emitted once more when its RPC is over.
 
 use std::collections::HashMap;
 
@@ -52,7 +52,7 @@ pub struct Taken {
 
 /// What is kept of rows that were taken.
 #[derive(Clone, Debug, Default)]
-pub struct HandedOn {
+pub struct EmittedRpcs {
     /// How many were taken: the tables begin with the row of this number.
     rows: u32,
     /// Those that may still change, by their number, with the one that they were taken with.
@@ -66,19 +66,19 @@ pub struct HandedOn {
     pub(super) told: [usize; 2],
 }
 
-impl HandedOn {
+impl EmittedRpcs {
     /// Where in the tables the row of a number is; `None` when it was taken.
     #[inline]
     pub fn place(&self, number: u32) -> Option<usize> {
         number.checked_sub(self.rows).map(|place| place as usize)
     }
 
-    /// Keeps the RPC of a row that is handed on at a position although it may still change.
+    /// Keeps the RPC of a row that is emitted at a position although it may still change.
     pub(super) fn keep_open(&mut self, place: usize, position: usize, whole: Whole) {
         self.open.insert(self.number(place), (self.number(position), whole));
     }
 
-    /// The first `rows` rows of the tables were handed on.
+    /// The first `rows` rows of the tables were emitted.
     pub(super) fn advance(&mut self, rows: usize) {
         self.rows = self.number(rows);
     }
