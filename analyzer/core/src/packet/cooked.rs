@@ -1,10 +1,10 @@
 //! Linux cooked captures, written by `tcpdump -i any`.
 //! Layouts: <https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html> and `..._SLL2.html`.
 
-use super::around::Context;
 use super::bytes::View;
 use super::ethernet;
 use super::outcome::{Layer, Malformed};
+use super::outer_layers::Context;
 use super::segment::PacketDirection;
 use super::step::Step;
 

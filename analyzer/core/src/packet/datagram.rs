@@ -2,9 +2,9 @@
 
 use crate::limits::MAX_FRAGMENT_RANGES;
 
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::outcome::Problem;
+use super::outer_layers::{Context, Network};
 
 /// The largest IP payload: fragment offsets reach no further (RFC 791, RFC 8200 section 4.5).
 pub(super) const MAX_LENGTH: u32 = 65_535;

@@ -1,9 +1,9 @@
 //! Geneve (RFC 8926).
 
-use super::around::Context;
 use super::bytes::View;
 use super::ethernet::{self, ether_type};
 use super::outcome::{Layer, NotTcp, Problem};
+use super::outer_layers::Context;
 use super::segment::Tunnel;
 use super::step::{Step, Stop};
 use super::{ipv4, ipv6};

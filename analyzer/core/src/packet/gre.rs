@@ -1,10 +1,10 @@
 //! GRE (RFC 2784, RFC 2890) and ERSPAN inside it (draft-foschiano-erspan).
 
-use super::around::Context;
 use super::bytes::View;
 use super::ethernet::{self, ether_type};
 use super::ip::protocol;
 use super::outcome::{Layer, NotTcp};
+use super::outer_layers::Context;
 use super::segment::Tunnel;
 use super::step::Step;
 

@@ -1,10 +1,10 @@
 //! What IPv4 and IPv6 have in common: addresses, and the protocol behind the header.
 
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Datagram;
 use super::ethernet::ether_type;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
+use super::outer_layers::{Context, Network};
 use super::segment::Tunnel;
 use super::step::{Found, Step};
 use super::{gre, ipv4, ipv6, quoted, udp};

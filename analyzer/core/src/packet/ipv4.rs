@@ -1,11 +1,11 @@
 //! IPv4 (RFC 791).
 
 use super::address::Address;
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Fragment;
 use super::ip::{self, protocol};
 use super::outcome::{Layer, Malformed, Problem};
+use super::outer_layers::{Context, Network};
 use super::step::{Found, Step, Stop};
 
 mod field {

@@ -3,11 +3,11 @@
 use crate::limits::MAX_EXTENSION_HEADERS;
 
 use super::address::Address;
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Fragment;
 use super::ip::{self, protocol};
 use super::outcome::{Layer, Malformed, Problem};
+use super::outer_layers::{Context, Network};
 use super::step::{Found, Step, Stop};
 
 mod field {

@@ -1,10 +1,10 @@
 //! Link types: the first header of a packet, and BSD loopback and raw IP, which are too small for files of their own.
 //! Numbers and layouts: the registry at <https://www.tcpdump.org/linktypes.html>.
 
-use super::around::Context;
 use super::bytes::View;
 use super::ethernet::{self, ether_type};
 use super::outcome::{Layer, NotTcp};
+use super::outer_layers::Context;
 use super::step::{Found, Step, Stop};
 use super::{cooked, ip, ipv4, ipv6, ppp};
 

@@ -8,7 +8,6 @@
 //! in at most [`MAX_TUNNELS`](crate::limits::MAX_TUNNELS) of them.
 
 mod address;
-mod around;
 mod bytes;
 mod cooked;
 mod datagram;
@@ -24,6 +23,7 @@ mod ipv6;
 mod link;
 mod mpls;
 mod outcome;
+mod outer_layers;
 mod ppp;
 mod quoted;
 mod segment;

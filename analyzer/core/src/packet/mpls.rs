@@ -2,9 +2,9 @@
 
 use crate::limits::MAX_MPLS_LABELS;
 
-use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp, Problem};
+use super::outer_layers::Context;
 use super::step::Step;
 use super::{ipv4, ipv6};
 

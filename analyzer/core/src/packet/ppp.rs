@@ -1,8 +1,8 @@
 //! PPP (RFC 1661) and PPP over Ethernet (RFC 2516).
 
-use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp, Problem};
+use super::outer_layers::Context;
 use super::step::Step;
 use super::{ipv4, ipv6};
 

@@ -1,10 +1,10 @@
 //! The TCP segment whose beginning an ICMP error quotes.
 
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::icmp::{Error, FRAGMENTATION_NEEDED, PACKET_TOO_BIG, UNREACHABLE, UNREACHABLE_V6};
 use super::ip::protocol;
 use super::outcome::{Layer, NotTcp};
+use super::outer_layers::{Context, Network};
 use super::step::{Step, Stop};
 use super::{ipv4, ipv6};
 

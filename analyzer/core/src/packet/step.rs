@@ -1,11 +1,11 @@
 //! What a dissector returns: where the TCP header is, or why dissecting ended.
 
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Fragment;
 use super::dns::Datagram;
 use super::icmp;
 use super::outcome::{Malformed, NotTcp, Outcome};
+use super::outer_layers::{Context, Network};
 
 /// Where the TCP header is, or why the way to it ended. The segment itself is large; it is written once, at the end.
 pub(super) type Step<'a> = Result<Found<'a>, Stop<'a>>;

@@ -1,9 +1,9 @@
 //! UDP (RFC 768), of interest for the tunnels inside it, and for DNS.
 
-use super::around::{Context, Network};
 use super::bytes::View;
 use super::dns;
 use super::outcome::{Layer, NotTcp};
+use super::outer_layers::{Context, Network};
 use super::step::{Step, Stop};
 use super::{geneve, vxlan};
 

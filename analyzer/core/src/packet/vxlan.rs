@@ -1,9 +1,9 @@
 //! VXLAN (RFC 7348), with group policy (draft-smith-vxlan-group-policy) and as generic protocol extension
 //! (draft-ietf-nvo3-vxlan-gpe).
 
-use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
+use super::outer_layers::Context;
 use super::segment::Tunnel;
 use super::step::Step;
 use super::{ethernet, ipv4, ipv6};

@@ -1,4 +1,4 @@
-//! What the layers around a TCP segment say about it.
+//! What the layers around a TCP segment say about it: IP, tunnels, the interface.
 
 use crate::limits::MAX_TUNNELS;
 
