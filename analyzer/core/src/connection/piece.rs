@@ -1,7 +1,7 @@
 //! Divides a connection at a cut of a run that goes on: its rows up to there, and its state, which stays.
 
 use crate::at::At;
-use crate::grpc::piece::{awaits_repeats, begin_piece, is_open, note_names, report_open};
+use crate::grpc::open_rpcs::{awaits_repeats, begin_piece, is_open, note_names, report_open};
 use crate::store::context::Context;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
