@@ -17,7 +17,7 @@ use grpcdiag_core::http2::observe::implementation;
 use grpcdiag_core::limits;
 use grpcdiag_core::processes::path::PARTS;
 use grpcdiag_core::processes::states::STATES;
-use grpcdiag_core::run::piece::finish_piece;
+use grpcdiag_core::run::interval::finish_interval;
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::saved::Saved;
 use grpcdiag_core::store::budget::CAUSES;
@@ -279,12 +279,12 @@ impl Run {
     fn finish_file<'py>(&mut self, py: Python<'py>) -> PyResult<FileEnd<'py>> {
         let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let damage = self.inner().reader.info().last_damage();
-        let (places, pieces, saved) = py.detach(|| {
-            let mut piece = pipeline.cut_file(damage);
-            let places = std::mem::take(&mut piece.places);
-            (places, finish_piece(piece), pipeline.save())
+        let (places, tables, saved) = py.detach(|| {
+            let mut interval = pipeline.cut_file(damage);
+            let places = std::mem::take(&mut interval.places);
+            (places, finish_interval(interval), pipeline.save())
         });
-        let [all, open] = pieces.map(|(end, cx, counts)| {
+        let [all, open] = tables.map(|(end, cx, counts)| {
             let result = PyDict::new(py);
             result.set_item("capture", capture(py, self.lock().reader.info(), &counts)?)?;
             tables(py, &result, end, cx)?;

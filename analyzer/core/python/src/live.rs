@@ -24,7 +24,7 @@ pub(super) struct Live {
 
 #[pymethods]
 impl Live {
-    /// Begins to open a path, `-` for standard input, and keeps up to `history` pieces.
+    /// Begins to open a path, `-` for standard input, and keeps up to `history` intervals.
     #[new]
     /// Secrets are read from `key_file` when they are needed.
     #[pyo3(signature = (path, *, history=1, errors=false, ports=Vec::new(), keylog=None, key_file=None))]
@@ -60,14 +60,14 @@ impl Live {
         })
     }
 
-    /// Ends a piece; `end` is the time up to which no packet is missing, if later than the last packet's.
+    /// Ends an interval; `end` is the time up to which no packet is missing, if later than the last packet's.
     #[pyo3(signature = (end=None))]
     fn cut(&self, py: Python<'_>, end: Option<i64>) {
         py.detach(|| self.inner.cut(end.unwrap_or(i64::MIN)));
     }
 
-    /// The last pieces, joined, as `Run.finish` gives them, with `first_packet`, `begin_ns`, `end_ns`, and `missing`, the number
-    /// of pieces in front that were wanted and for which there was no room; `None` before the first cut.
+    /// The last intervals, joined, as `Run.finish` gives them, with `first_packet`, `begin_ns`, `end_ns`, and `missing`, the number
+    /// of intervals in front that were wanted and for which there was no room; `None` before the first cut.
     fn window<'py>(&self, py: Python<'py>, pieces: usize) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(window) = py.detach(|| self.inner.window(pieces)) else { return Ok(None) };
         let result = PyDict::new(py);

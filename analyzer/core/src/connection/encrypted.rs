@@ -85,9 +85,9 @@ impl Encrypted {
     }
 
     /// Begins to count anew, and gives the bytes that are no plaintext.
-    pub fn begin_piece(&mut self) -> u64 {
+    pub fn begin_interval(&mut self) -> u64 {
         self.read.is_decrypted = self.is_decrypted();
-        self.read.timing.begin_piece();
+        self.read.timing.begin_interval();
         let plaintext = std::mem::take(&mut self.read.plaintext);
         std::mem::take(&mut self.bytes).saturating_sub(plaintext)
     }

@@ -1,7 +1,7 @@
 //! Divides a connection at a cut of a run that goes on: its rows up to there, and its state, which stays.
 
 use crate::at::At;
-use crate::grpc::open_rpcs::{awaits_repeats, begin_piece, is_open, note_names, report_open};
+use crate::grpc::open_rpcs::{awaits_repeats, begin_interval, is_open, note_names, report_open};
 use crate::store::context::Context;
 use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
@@ -82,21 +82,21 @@ impl Connection {
         content.http2.application.methods.write(row, &mut parts.done);
         if let Some(tls) = &mut content.tls {
             tls.write(row, client, &mut parts.done);
-            content.http2.bytes.encrypted += tls.begin_piece();
+            content.http2.bytes.encrypted += tls.begin_interval();
         }
         push_closings(&self.tcp, &self.content, self.last_cut(), &mut parts.done);
         let is_at_limit = self.content.http2.application.turns.is_at_limit();
         let ended = self.rows(end.last, &mut parts.done);
-        self.content.http2.application.turns.begin_piece(end.last.time, is_at_limit);
-        self.begin_piece(end.last.packet, &mut parts.done);
+        self.content.http2.application.turns.begin_interval(end.last.time, is_at_limit);
+        self.begin_interval(end.last.packet, &mut parts.done);
         (ended, open)
     }
 
     /// Counts anew behind packet `cut`.
-    pub fn begin_piece(&mut self, cut: u32, cx: &mut Context) {
+    pub fn begin_interval(&mut self, cut: u32, cx: &mut Context) {
         let http2 = &mut self.content.http2;
-        http2.begin_piece(cx);
-        begin_piece(http2);
+        http2.begin_interval(cx);
+        begin_interval(http2);
         self.tcp.counters.recovery = Recovery::default();
         self.tcp.counters.outage = Outage::default();
         let first_packet = self.id();

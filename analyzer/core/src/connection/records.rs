@@ -62,7 +62,7 @@ impl Timing {
     }
 
     /// Begins to count anew.
-    pub fn begin_piece(&mut self) {
+    pub fn begin_interval(&mut self) {
         self.sides = Default::default();
     }
 

@@ -88,7 +88,7 @@ pub fn is_open(h2: &Http2) -> bool {
 }
 
 /// Begins to count the RPCs of a connection anew.
-pub fn begin_piece(h2: &mut Http2) {
+pub fn begin_interval(h2: &mut Http2) {
     let grpc = &mut h2.application;
     grpc.rpcs_before = grpc.followed();
     (grpc.rpcs, grpc.retries, grpc.hedged, grpc.other_streams, grpc.stalls) = (0, 0, 0, 0, 0);

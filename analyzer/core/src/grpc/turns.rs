@@ -318,7 +318,7 @@ impl Turns {
 
     /// Begins to count anew at `now`, behind [`finish`](Self::finish); `is_at_limit` says whether the stream limit bound
     /// until then.
-    pub fn begin_piece(&mut self, now: i64, is_at_limit: bool) {
+    pub fn begin_interval(&mut self, now: i64, is_at_limit: bool) {
         let Self { row, .. } = Self::default();
         self.judged = self.judged.saturating_sub(self.row.idles);
         self.row = TurnRow { at_limit_times: u32::from(is_at_limit), ..row };

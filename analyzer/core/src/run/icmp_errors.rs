@@ -104,7 +104,7 @@ impl Collected {
         });
     }
 
-    /// Takes the errors of the next piece in.
+    /// Takes the errors of the next interval in.
     pub fn absorb(&mut self, next: Self) {
         self.places = self.kinds.iter().map(Kind::key).zip(0..).collect();
         self.not_listed += next.not_listed;

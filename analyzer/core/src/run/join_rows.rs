@@ -1,4 +1,4 @@
-//! Joins the rows of a connection in two pieces that follow one another.
+//! Joins the rows of a connection in two intervals that follow one another.
 
 use std::collections::HashMap;
 use std::hash::Hash;

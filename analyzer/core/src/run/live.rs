@@ -10,8 +10,8 @@ use crate::store::options::Options;
 use crate::store::piece::Parts;
 use crate::tls::KeyLog;
 
+use super::interval::{Interval, IntervalConnection};
 use super::opening::Opening;
-use super::piece::{Piece, Told};
 use super::pipeline::{CaptureCounts, Pipeline};
 use super::replay::Replay;
 use super::shard::Cut;
@@ -27,8 +27,8 @@ impl Pipeline {
         Self::with_keys(Options { threads: 0, resumes: true, ..options }, keys)
     }
 
-    /// Ends a piece. `end` is the time up to which no packet is missing, if later than the last packet's.
-    pub fn cut(&mut self, end: i64) -> Piece {
+    /// Ends an interval. `end` is the time up to which no packet is missing, if later than the last packet's.
+    pub fn cut(&mut self, end: i64) -> Interval {
         let kept = self.clock.as_ref().and_then(Clock::kept_times);
         if kept.is_some_and(|(_, last)| end > last) {
             self.read_kept(); // it is in doubt how long a pause was, but not that it is over
@@ -37,21 +37,21 @@ impl Pipeline {
         self.divide(self.clock.as_ref().map_or(end, |clock| clock.corrected(end)), 0, false)
     }
 
-    /// Ends the last piece: the stream is over, and lacks packets after its packet `damage`.
-    pub fn cut_last(&mut self, damage: u32) -> Piece {
+    /// Ends the last interval: the stream is over, and lacks packets after its packet `damage`.
+    pub fn cut_last(&mut self, damage: u32) -> Interval {
         self.read_kept();
         self.divide(i64::MIN, damage, true)
     }
 
-    /// Ends the piece of a file behind which others may come; it lacks packets after its packet `damage`.
-    pub fn cut_file(&mut self, damage: u32) -> Piece {
+    /// Ends the interval of a file behind which others may come; it lacks packets after its packet `damage`.
+    pub fn cut_file(&mut self, damage: u32) -> Interval {
         self.read_kept();
-        let mut piece = self.divide(i64::MIN, damage, false);
-        piece.sort_connections();
-        piece
+        let mut interval = self.divide(i64::MIN, damage, false);
+        interval.sort_connections();
+        interval
     }
 
-    fn divide(&mut self, end: i64, damage: u32, is_last: bool) -> Piece {
+    fn divide(&mut self, end: i64, damage: u32, is_last: bool) -> Interval {
         self.shards.read_buffered();
         let packets_before = self.packets_before;
         let packet = packets_before.saturating_add(u32::try_from(self.counts.packets).unwrap_or(u32::MAX));
@@ -62,7 +62,7 @@ impl Pipeline {
         if is_last {
             std::mem::swap(&mut parts.done.strings, &mut parts.next.strings); // with the trace contexts
         }
-        let (told, numbers, places) = self.report(Cut { end, now, is_last }, &mut parts);
+        let (connections, numbers, places) = self.report(Cut { end, now, is_last }, &mut parts);
         parts.finish();
         let Parts { mut done, mut open, mut next, .. } = parts;
         let mut icmp_errors = std::mem::take(&mut self.icmp_errors);
@@ -74,18 +74,28 @@ impl Pipeline {
         self.shards.here.cx = next;
         let counts = self.take_counts();
         self.forget(&numbers, packet);
-        let agents = || told.iter().flat_map(|one| [one.ended.row.client_agent, one.ended.row.server_agent]);
+        let agents = || connections.iter().flat_map(|one| [one.ended.row.client_agent, one.ended.row.server_agent]);
         done.pack(agents());
         open.pack(agents());
-        let questions = self.questions.take_piece(now);
-        Piece { told, done, open, counts, questions, icmp_errors, packets_before, end_time: end.last.time, places }
+        let questions = self.questions.take_interval(now);
+        Interval {
+            connections,
+            done,
+            open,
+            counts,
+            questions,
+            icmp_errors,
+            packets_before,
+            end_time: end.last.time,
+            places,
+        }
     }
 
     /// What there is to report of each connection. Gives the numbers that connections have from now on, `None` for those that
     /// are forgotten, and their numbers in the report.
-    fn report(&mut self, cut: Cut, parts: &mut Parts) -> (Vec<Told>, Vec<Option<u32>>, Vec<u32>) {
+    fn report(&mut self, cut: Cut, parts: &mut Parts) -> (Vec<IntervalConnection>, Vec<Option<u32>>, Vec<u32>) {
         let named = self.icmp_errors.connections();
-        let (mut told, mut numbers, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut connections, mut numbers, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let (mut free, before) = (0_u32.., self.packets_before);
         for (row, known) in (0..).zip(self.router.known()) {
             let (found, goes_on) = match known.opening() {
@@ -97,10 +107,10 @@ impl Pipeline {
                 None => self.shards.here.divide(known.local(), cut, named.contains(&row), parts),
             };
             numbers.push(if goes_on { free.next() } else { None });
-            places.push(if found.is_some() { told.len() as u32 } else { u32::MAX });
-            told.extend(found.map(|(ended, open)| Told { ends: known.ends(), ended, open }));
+            places.push(if found.is_some() { connections.len() as u32 } else { u32::MAX });
+            connections.extend(found.map(|(ended, open)| IntervalConnection { ends: known.ends(), ended, open }));
         }
-        (told, numbers, places)
+        (connections, numbers, places)
     }
 
     fn take_counts(&mut self) -> CaptureCounts {
@@ -125,7 +135,7 @@ impl Pipeline {
         }
         self.replay = Replay::new(self.shards.here.cx.options.ports.clone());
         (self.packets_before, self.shards.cut) = (packet, packet);
-        self.end_time = i64::MIN; // one packet of a wrong time counts in its own piece
+        self.end_time = i64::MIN; // one packet of a wrong time counts in its own interval
     }
 
     /// Connections that are followed, streams that are open on them, rows that are not taken, names.

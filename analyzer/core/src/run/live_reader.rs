@@ -1,4 +1,4 @@
-//! Reads a capture in a thread of its own while it is recorded, and keeps the last pieces.
+//! Reads a capture in a thread of its own while it is recorded, and keeps the last intervals.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::store::options::Options;
 use crate::tls::KeyLog;
 
 use super::finished::Finished;
-use super::piece::{Piece, join_pieces};
+use super::interval::{Interval, join_intervals};
 use super::pipeline::{CaptureCounts, Pipeline};
 
 /// A capture that is read while it is recorded.
@@ -34,10 +34,10 @@ struct State {
     options: Options,
     keys: Arc<KeyLog>,
     pipeline: Pipeline,
-    pieces: VecDeque<Arc<Piece>>,
+    intervals: VecDeque<Arc<Interval>>,
     /// Pieces that are kept, if there is room.
     history: usize,
-    /// Cuts so far, and when the last piece ended that is not kept any more.
+    /// Cuts so far, and when the last interval ended that is not kept any more.
     cuts: usize,
     before: Option<i64>,
     /// Packets read, and the number of the last one, which begins anew before it has no room.
@@ -49,7 +49,7 @@ struct State {
     has_later: bool,
     /// Nobody needs more.
     is_stopped: bool,
-    /// The stream is over, and whether its last piece was cut.
+    /// The stream is over, and whether its last interval was cut.
     is_over: bool,
     is_cut: bool,
     error: Option<OpenError>,
@@ -83,7 +83,7 @@ impl std::fmt::Display for LiveError {
     }
 }
 
-/// The last pieces, joined.
+/// The last intervals, joined.
 #[derive(Debug)]
 pub struct Window {
     /// Tables of connections.
@@ -96,7 +96,7 @@ pub struct Window {
     pub info: CaptureInfo,
     /// The number of its first packet.
     pub first_packet: u32,
-    /// When the piece before it ended, nanoseconds since the epoch; none before the first.
+    /// When the interval before it ended, nanoseconds since the epoch; none before the first.
     pub begin: Option<i64>,
     /// When it ended.
     pub end: i64,
@@ -120,13 +120,13 @@ pub struct Kept {
 }
 
 impl Live {
-    /// Begins to read, and keeps up to `history` pieces. The error is the operating system's.
+    /// Begins to read, and keeps up to `history` intervals. The error is the operating system's.
     pub fn start(source: Source, options: Options, keys: Arc<KeyLog>, history: usize) -> std::io::Result<Self> {
         let state = State {
             pipeline: Pipeline::live(options.clone(), Arc::clone(&keys)),
             options,
             keys,
-            pieces: VecDeque::new(),
+            intervals: VecDeque::new(),
             history: history.max(1),
             cuts: 0,
             before: None,
@@ -179,7 +179,7 @@ impl Live {
         }
     }
 
-    /// Ends a piece; `end` is the time up to which no packet is missing, if later than the last packet's. Behind the
+    /// Ends an interval; `end` is the time up to which no packet is missing, if later than the last packet's. Behind the
     /// stream's end this is the last one.
     pub fn cut(&self, end: i64) {
         let mut state = self.shared.lock();
@@ -189,22 +189,22 @@ impl Live {
         state.is_cut = state.is_over;
         state.info_is_old = true;
         let damage = state.info.last_damage();
-        let piece = if state.is_over { state.pipeline.cut_last(damage) } else { state.pipeline.cut(end) };
-        state.keep(piece);
+        let interval = if state.is_over { state.pipeline.cut_last(damage) } else { state.pipeline.cut(end) };
+        state.keep(interval);
     }
 
-    /// The last `pieces` pieces, joined; `None` before the first cut.
-    pub fn window(&self, pieces: usize) -> Option<Window> {
+    /// The last `intervals` intervals, joined; `None` before the first cut.
+    pub fn window(&self, intervals: usize) -> Option<Window> {
         let (kept, info, forgotten, wanted) = {
             let state = self.shared.lock();
-            let wanted = pieces.clamp(1, state.history).min(state.cuts);
-            (state.pieces.iter().map(Arc::clone).collect::<Vec<_>>(), state.info.clone(), state.before, wanted)
+            let wanted = intervals.clamp(1, state.history).min(state.cuts);
+            (state.intervals.iter().map(Arc::clone).collect::<Vec<_>>(), state.info.clone(), state.before, wanted)
         };
         let (before, some) = kept.split_at(kept.len().saturating_sub(wanted));
-        let (finished, cx, counts) = join_pieces(some.iter().map(Arc::as_ref))?;
-        let first_packet = some.first().map_or(0, |piece| piece.packets_before).saturating_add(1);
-        let end = some.last().map_or(0, |piece| piece.end_time);
-        let begin = before.last().map(|piece| piece.end_time).or(forgotten);
+        let (finished, cx, counts) = join_intervals(some.iter().map(Arc::as_ref))?;
+        let first_packet = some.first().map_or(0, |interval| interval.packets_before).saturating_add(1);
+        let end = some.last().map_or(0, |interval| interval.end_time);
+        let begin = before.last().map(|interval| interval.end_time).or(forgotten);
         let missing = wanted - some.len();
         Some(Window { finished, cx, counts, info, first_packet, begin, end, missing })
     }
@@ -213,7 +213,7 @@ impl Live {
     pub fn kept(&self) -> Kept {
         let state = self.shared.lock();
         let [connections, streams, rows, names] = state.pipeline.kept();
-        let rows = rows + state.pieces.iter().map(|piece| piece.rows()).sum::<usize>();
+        let rows = rows + state.intervals.iter().map(|interval| interval.rows()).sum::<usize>();
         Kept { packets: state.packets, connections, streams, rows, names }
     }
 
@@ -282,25 +282,25 @@ impl State {
         (self.number, self.cuts) = (0, 0);
     }
 
-    fn keep(&mut self, piece: Piece) {
-        if let Some(last) = self.pieces.back_mut() {
+    fn keep(&mut self, interval: Interval) {
+        if let Some(last) = self.intervals.back_mut() {
             Arc::make_mut(last).go_on();
         }
-        self.pieces.push_back(Arc::new(piece));
+        self.intervals.push_back(Arc::new(interval));
         self.cuts += 1;
         let mut room = limits::LIVE_BYTES;
-        let fit = self.pieces.iter().rev().take_while(|piece| {
-            let fits = piece.bytes() <= room;
-            room = room.saturating_sub(piece.bytes());
+        let fit = self.intervals.iter().rev().take_while(|interval| {
+            let fits = interval.bytes() <= room;
+            room = room.saturating_sub(interval.bytes());
             fits
         });
         self.forget(fit.count().clamp(1, self.history));
     }
 
-    /// Forgets pieces, but for so many of the last ones.
+    /// Forgets intervals, but for so many of the last ones.
     fn forget(&mut self, kept: usize) {
-        let forgotten = self.pieces.len().saturating_sub(kept);
-        self.before = self.pieces.drain(..forgotten).next_back().map(|piece| piece.end_time).or(self.before);
+        let forgotten = self.intervals.len().saturating_sub(kept);
+        self.before = self.intervals.drain(..forgotten).next_back().map(|interval| interval.end_time).or(self.before);
     }
 }
 

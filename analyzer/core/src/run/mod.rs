@@ -4,6 +4,7 @@
 mod batch;
 mod finished;
 pub mod icmp_errors;
+pub mod interval;
 mod join_rows;
 pub mod live;
 pub mod live_reader;
@@ -12,7 +13,6 @@ mod numbers;
 pub mod opening;
 pub mod order_rows;
 pub mod packed;
-pub mod piece;
 pub mod pipeline;
 pub mod questions;
 pub mod replay;

@@ -108,22 +108,22 @@ impl Questions {
     }
 
     /// Takes the questions, and keeps for their answers those that were asked not long before `now`.
-    pub fn take_piece(&mut self, now: i64) -> Self {
-        let piece = std::mem::take(self);
-        let text: HashMap<u32, &String> = piece.names.iter().map(|(name, &number)| (number, name)).collect();
-        for (&(client, server, id, kind, name), &place) in &piece.open {
+    pub fn take_interval(&mut self, now: i64) -> Self {
+        let interval = std::mem::take(self);
+        let text: HashMap<u32, &String> = interval.names.iter().map(|(name, &number)| (number, name)).collect();
+        for (&(client, server, id, kind, name), &place) in &interval.open {
             let is_late = |asked: &Asked| now.saturating_sub(asked.row.time_ns) >= limits::LIVE_QUESTION;
-            let asked = piece.asked.get(place).filter(|asked| !is_late(asked));
+            let asked = interval.asked.get(place).filter(|asked| !is_late(asked));
             let (Some(asked), Some(&text)) = (asked, text.get(&name)) else { continue };
             let next = self.names.len() as u32;
             let name = *self.names.entry(text.clone()).or_insert(next);
             self.open.insert((client, server, id, kind, name), self.asked.len());
             self.asked.push(Asked { row: LookupRow { name, ..asked.row }, ..asked.clone() });
         }
-        piece
+        interval
     }
 
-    /// Takes the questions of the next piece in; one that has its answer there is not listed twice.
+    /// Takes the questions of the next interval in; one that has its answer there is not listed twice.
     pub fn absorb(&mut self, next: Self) {
         self.not_listed += next.not_listed;
         let packets: HashSet<u32> = next.asked.iter().map(|asked| asked.row.packet).collect();

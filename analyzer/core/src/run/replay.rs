@@ -56,7 +56,7 @@ impl Replay {
         let mut is_counted = opening.first().packet <= cut;
         for (route, segment, at) in segments {
             if is_counted && at.packet > cut {
-                connection.begin_piece(cut, &mut self.cx);
+                connection.begin_interval(cut, &mut self.cx);
                 connection.goes_on(at);
                 is_counted = false;
             }
@@ -70,7 +70,7 @@ impl Replay {
             }
         }
         if is_counted && cut > 0 {
-            connection.begin_piece(cut, &mut self.cx);
+            connection.begin_interval(cut, &mut self.cx);
         }
         Some((connection, late))
     }

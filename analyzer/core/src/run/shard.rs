@@ -45,7 +45,7 @@ struct Entry {
     /// After a cut and before the next packet: what `due` is. `due` is 0 then.
     resumes: Option<u32>,
     /// A cut has reported how it ended.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Entry {
@@ -292,7 +292,7 @@ impl Shard {
             late: 0,
             finished: None,
             resumes: None,
-            is_told: false,
+            is_reported: false,
         });
         if is_read {
             self.open.push_back(route.place.local);
@@ -362,10 +362,10 @@ impl Shard {
         if let Some(finished) = entry.finished.take()
             && let Some(ended) = finished.with_late(entry.late).ended()
         {
-            entry.is_told = true;
+            entry.is_reported = true;
             return (Some((ended, OpenTime::default())), true);
         }
-        let Some(connection) = &mut entry.live else { return (None, !std::mem::replace(&mut entry.is_told, true)) };
+        let Some(connection) = &mut entry.live else { return (None, !std::mem::replace(&mut entry.is_reported, true)) };
         let idle = now.saturating_sub(connection.last_time());
         let is_closed = connection.is_finished();
         let is_over = is_last || idle >= if is_closed { limits::LIVE_LINGER } else { limits::LIVE_IDLE };
@@ -378,7 +378,7 @@ impl Shard {
         }
         let Some(connection) = entry.live.take() else { return (None, false) };
         self.live -= 1;
-        entry.is_told = true;
+        entry.is_reported = true;
         // late packets of a closed connection are counted; those of a silent one show that it goes on, as another one
         let is_kept = is_closed || is_last;
         if is_quiet {
@@ -401,11 +401,11 @@ impl Shard {
 
     /// The connection at a place counts anew behind packet `cut`.
     #[cold]
-    pub fn begin_piece(&mut self, local: u32, cut: u32) {
+    pub fn begin_interval(&mut self, local: u32, cut: u32) {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         if let Some(connection) = &mut entry.live {
             let mut counted = Context::default(); // by an earlier piece
-            connection.begin_piece(cut, &mut counted);
+            connection.begin_interval(cut, &mut counted);
             entry.resumes = Some(std::mem::replace(&mut entry.due, 0));
         }
     }

@@ -72,14 +72,14 @@ impl Shards {
         for (route, segment, at) in opening.routed(route.number, route.place) {
             if is_counted && at.packet > self.cut {
                 self.read_buffered();
-                self.here.begin_piece(route.place.local, self.cut);
+                self.here.begin_interval(route.place.local, self.cut);
                 is_counted = false;
             }
             self.deliver(&route, &segment, at);
         }
         if is_counted {
             self.read_buffered();
-            self.here.begin_piece(route.place.local, self.cut);
+            self.here.begin_interval(route.place.local, self.cut);
         }
         self.here.cx.is_shown = false;
     }

@@ -39,7 +39,7 @@ pub struct OpenRow {
 impl Parts {
     /// What `cx` has is done; it is left empty.
     pub fn begin(cx: &mut Context) -> Self {
-        let done = cx.take_piece();
+        let done = cx.take_interval();
         let (open, next) = (done.new_like(), std::mem::take(cx));
         Self { done, open, next, rest: None, moved: Default::default() }
     }
@@ -64,7 +64,7 @@ impl Context {
     }
 
     /// Takes everything but what connections go on with: names, and counts of bytes that are kept.
-    pub fn take_piece(&mut self) -> Self {
+    pub fn take_interval(&mut self) -> Self {
         let mut next = Self::new(self.options.clone());
         let names = self.strings.names();
         next.strings = std::mem::replace(&mut self.strings, names);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grpcdiag_core::run::piece::{Piece, join_pieces};
+use grpcdiag_core::run::interval::{Interval, join_intervals};
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::store::options::Options;
 
@@ -25,18 +25,18 @@ fn call(flood: &mut Flood, number: u32) {
     }
 }
 
-/// Calls up to an hour, with a cut behind every 20. Gives the last piece and how many calls were complete.
-fn run_until(flood: &mut Flood, calls: &mut u32, hour: i64) -> (Piece, u64) {
+/// Calls up to an hour, with a cut behind every 20. Gives the last interval and how many calls were complete.
+fn run_until(flood: &mut Flood, calls: &mut u32, hour: i64) -> (Interval, u64) {
     let mut complete = 0;
     loop {
         for _ in 0..20 {
             call(flood, *calls);
             *calls += 1;
         }
-        let piece = flood.pipeline.cut(flood.time + 1);
-        complete += piece.done.methods.iter().flatten().map(|method| method.complete).sum::<u64>();
+        let interval = flood.pipeline.cut(flood.time + 1);
+        complete += interval.done.methods.iter().flatten().map(|method| method.complete).sum::<u64>();
         if flood.time > hour * HOUR {
-            return (piece, complete);
+            return (interval, complete);
         }
     }
 }
@@ -54,12 +54,12 @@ fn a_day_of_short_connections_takes_no_more_than_its_first_hours() {
     measured.again();
     let mut complete = early;
     for hour in 6..=24 {
-        let (piece, more) = run_until(&mut flood, &mut calls, hour);
+        let (interval, more) = run_until(&mut flood, &mut calls, hour);
         complete += more;
-        drop(piece);
+        drop(interval);
     }
     measured.assert_below(2 * MB);
-    let (piece, more) = run_until(&mut flood, &mut calls, 24);
+    let (interval, more) = run_until(&mut flood, &mut calls, 24);
     assert_eq!(complete + more, u64::from(calls), "each call is complete in one piece");
     let [connections, streams, rows, names] = flood.pipeline.kept();
     assert!(
@@ -67,7 +67,7 @@ fn a_day_of_short_connections_takes_no_more_than_its_first_hours() {
         "{connections} {streams} {rows}"
     );
     assert!(calls > 10_000 && names < 8_000, "{calls} calls, {names} names");
-    let (finished, cx, _) = join_pieces([&piece].into_iter()).unwrap();
+    let (finished, cx, _) = join_intervals([&interval].into_iter()).unwrap();
     assert!(!cx.strings.methods.texts().iter().any(|name| name.starts_with("(more")), "names had room");
     assert_eq!(finished.connections.first_time_ns.len(), finished.setups.len());
 }
@@ -91,8 +91,8 @@ fn names_without_end_have_room_again() {
             flood.send(CLIENT, &frame(HEADERS, END_HEADERS | 1, stream, &block));
             flood.send(SERVER, &frame(HEADERS, END_HEADERS | 1, stream, &field("grpc-status", "0")));
         }
-        let piece = flood.pipeline.cut(i64::MIN);
-        let (_, cx, _) = join_pieces([&piece].into_iter()).unwrap();
+        let interval = flood.pipeline.cut(i64::MIN);
+        let (_, cx, _) = join_intervals([&interval].into_iter()).unwrap();
         let names = cx.strings.methods.texts();
         let of_round = |number: &u32| {
             names.get(*number as usize).is_some_and(|name| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grpcdiag_core::limits;
-use grpcdiag_core::run::piece::{Piece, join_pieces};
+use grpcdiag_core::run::interval::{Interval, join_intervals};
 use grpcdiag_core::run::pipeline::{Finished, Pipeline};
 use grpcdiag_core::store::context::Context;
 use grpcdiag_core::store::options::Options;
@@ -20,8 +20,8 @@ fn live() -> Flood {
     Flood { pipeline, time: 1_700_000_000 * SECOND, pace: 10_000, ..Flood::new() }
 }
 
-fn tables(piece: &Piece) -> (Finished, Context) {
-    let (finished, mut cx, _) = join_pieces([piece].into_iter()).unwrap();
+fn tables(interval: &Interval) -> (Finished, Context) {
+    let (finished, mut cx, _) = join_intervals([interval].into_iter()).unwrap();
     let known = finished.connections.len() as u32;
     assert!(
         cx.connection_columns().flatten().all(|connection| *connection < known),
@@ -30,8 +30,8 @@ fn tables(piece: &Piece) -> (Finished, Context) {
     (finished, cx)
 }
 
-fn complete(piece: &Piece) -> u64 {
-    piece.done.methods.iter().flatten().map(|method| method.complete).sum()
+fn complete(interval: &Interval) -> u64 {
+    interval.done.methods.iter().flatten().map(|method| method.complete).sum()
 }
 
 /// Another connection sends from now on; gives what has to be set for the one before to go on.
@@ -68,8 +68,8 @@ fn rows_of_failed_calls_follow_their_connection() {
         call(&mut flood, stream, "14");
         flood.time += 2 * SECOND;
     }
-    let piece = flood.pipeline.cut(flood.time);
-    let (finished, cx) = tables(&piece);
+    let interval = flood.pipeline.cut(flood.time);
+    let (finished, cx) = tables(&interval);
     assert_eq!((finished.connections.len(), cx.repeats.connection), (1, vec![0; 3]), "without waiting for its end");
     assert_eq!(cx.strings.methods.get(cx.repeats.method[0]), Some(&b"/a.B/c"[..]));
 }
@@ -84,7 +84,7 @@ fn failed_calls_of_a_connection_that_falls_silent_are_reported() {
     assert_eq!(tables(&first).1.repeats.len(), 0, "it may be repeated yet");
     let second = flood.pipeline.cut(flood.time + 2 * SECOND);
     assert_eq!(tables(&second).1.repeats.connection, [0]);
-    assert!(flood.pipeline.cut(flood.time + 4 * SECOND).told.is_empty());
+    assert!(flood.pipeline.cut(flood.time + 4 * SECOND).connections.is_empty());
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn packets_behind_a_pause_are_in_the_piece_that_covers_them() {
     call(&mut flood, 3, "0");
     let last = flood.time;
     assert_eq!(complete(&flood.pipeline.cut(last - MS / 2)), 1, "up to the first packet that is kept");
-    let piece = flood.pipeline.cut(last + SECOND);
-    assert_eq!((complete(&piece), piece.end_time), (1, last + SECOND));
+    let interval = flood.pipeline.cut(last + SECOND);
+    assert_eq!((complete(&interval), interval.end_time), (1, last + SECOND));
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn one_packet_of_a_wrong_time_forgets_no_connection() {
         }
         flood.time += SECOND;
         call(&mut flood, 3 + 4 * round, "0");
-        let piece = flood.pipeline.cut(i64::MIN);
-        found += complete(&piece);
-        assert_eq!(piece.told.iter().filter(|one| one.ended.row.rpcs == 2).count(), 1, "round {round}");
-        assert!(piece.end_time < flood.time + SECOND || round == 3, "only its own piece ends then");
+        let interval = flood.pipeline.cut(i64::MIN);
+        found += complete(&interval);
+        assert_eq!(interval.connections.iter().filter(|one| one.ended.row.rpcs == 2).count(), 1, "round {round}");
+        assert!(interval.end_time < flood.time + SECOND || round == 3, "only its own piece ends then");
     }
     found += complete(&flood.pipeline.cut_last(0));
     assert_eq!(found, 20);
@@ -187,8 +187,8 @@ fn calls_of_a_connection_that_is_silent_too_long_are_reported() {
     let quiet = switch(&mut flood, 3);
     flood.pipeline.cut(flood.time + SECOND);
     flood.time += limits::LIVE_IDLE - SECOND;
-    let piece = flood.pipeline.cut(flood.time);
-    assert_eq!(piece.told.len(), 1, "an open call is told as long as it is open");
+    let interval = flood.pipeline.cut(flood.time);
+    assert_eq!(interval.connections.len(), 1, "an open call is told as long as it is open");
     flood.time += 2 * SECOND;
     let (finished, cx) = tables(&flood.pipeline.cut(flood.time));
     assert_eq!((finished.connections.len(), cx.open_rpcs.connection), (1, vec![0]));
@@ -198,8 +198,12 @@ fn calls_of_a_connection_that_is_silent_too_long_are_reported() {
     for one in [silent, quiet] {
         go_on(&mut flood, one);
         call(&mut flood, 3, "0");
-        let piece = flood.pipeline.cut(flood.time + MS);
-        assert_eq!((piece.told.len(), complete(&piece)), (1, 1), "what comes then is of another connection");
+        let interval = flood.pipeline.cut(flood.time + MS);
+        assert_eq!(
+            (interval.connections.len(), complete(&interval)),
+            (1, 1),
+            "what comes then is of another connection"
+        );
     }
 }
 
@@ -224,8 +228,8 @@ fn icmp_errors_without_a_row_are_counted() {
         (from..to).for_each(|mtu| flood.packet(&icmp_error(4, 1 + mtu as u16)));
         flood.pipeline.cut(flood.time + MS)
     };
-    let pieces = [cut(0, 3_000), cut(3_000, limits::ICMP_ERRORS + 7)];
-    let (finished, _, counts) = join_pieces(pieces.iter()).unwrap();
+    let intervals = [cut(0, 3_000), cut(3_000, limits::ICMP_ERRORS + 7)];
+    let (finished, _, counts) = join_intervals(intervals.iter()).unwrap();
     assert_eq!((finished.icmp_errors.len(), counts.icmp_errors_not_listed), (limits::ICMP_ERRORS, 7));
 }
 
@@ -243,8 +247,8 @@ fn an_icmp_error_is_reported_though_its_connection_is_silent() {
         flood.pipeline.cut(flood.time + SECOND);
         flood.time += 2 * SECOND;
         flood.packet(&icmp_error(1, 0));
-        let piece = flood.pipeline.cut(flood.time + SECOND);
-        let (finished, _) = tables(&piece);
+        let interval = flood.pipeline.cut(flood.time + SECOND);
+        let (finished, _) = tables(&interval);
         assert_eq!((finished.connections.packets_client[0], &finished.icmp_errors.connection), (0, &vec![0]));
     }
 }
@@ -258,15 +262,15 @@ fn refused_connections_are_forgotten_soon() {
         flood.segment(CLIENT, SYN, 1_000, &[]);
         flood.segment(SERVER, RST | ACK, 0, &[]);
     }
-    assert_eq!(flood.pipeline.cut(flood.time).told.len(), limits::BARE_CONNECTIONS);
+    assert_eq!(flood.pipeline.cut(flood.time).connections.len(), limits::BARE_CONNECTIONS);
     flood.time += 2 * SECOND;
-    assert_eq!(flood.pipeline.cut(flood.time).told.len(), 0);
+    assert_eq!(flood.pipeline.cut(flood.time).connections.len(), 0);
     assert_eq!(flood.pipeline.kept()[0], 0);
     switch(&mut flood, 7);
     flood.segment(CLIENT, SYN, 9_000, &[]);
     flood.segment(SERVER, RST | ACK, 0, &[]);
-    let piece = flood.pipeline.cut(flood.time + SECOND);
-    assert_eq!((piece.told.len(), piece.counts.connections_not_listed), (1, 0));
+    let interval = flood.pipeline.cut(flood.time + SECOND);
+    assert_eq!((interval.connections.len(), interval.counts.connections_not_listed), (1, 0));
 }
 
 /// Millions of calls, one of a hundred failed, with one that stays open, and a cut each minute.
@@ -296,10 +300,10 @@ fn a_day_of_one_connection_takes_no_more_than_its_first_hour() {
             flood.time += SECOND;
         }
         flood.time += 30 * SECOND;
-        let piece = flood.pipeline.cut(flood.time);
-        found += complete(&piece);
-        assert_eq!(piece.told.len(), 1, "minute {minute}");
-        drop(piece);
+        let interval = flood.pipeline.cut(flood.time);
+        found += complete(&interval);
+        assert_eq!(interval.connections.len(), 1, "minute {minute}");
+        drop(interval);
         if minute % 60 == 59 {
             hours.push(flood.pipeline.kept());
         }

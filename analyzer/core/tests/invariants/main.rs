@@ -2,7 +2,7 @@
 
 mod captures;
 mod cuts;
-mod pieces;
+mod intervals;
 mod properties;
 mod scrub;
 #[path = "../support/mod.rs"]

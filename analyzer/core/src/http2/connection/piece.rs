@@ -9,11 +9,11 @@ use super::seen_blocks::SeenBlocks;
 
 impl<A: Application> Http2<A> {
     /// Adds the frames to the sums of `cx`, and begins to count anew.
-    pub fn begin_piece(&mut self, cx: &mut Context) {
+    pub fn begin_interval(&mut self, cx: &mut Context) {
         self.add_frames(cx);
-        self.policy.begin_piece(self.sides[1 - self.client].habits.rpc_frames());
+        self.policy.begin_interval(self.sides[1 - self.client].habits.rpc_frames());
         self.bytes = ByteCounts::default();
-        self.sides.iter_mut().for_each(|side| side.habits.begin_piece());
+        self.sides.iter_mut().for_each(|side| side.habits.begin_interval());
     }
 
     /// Adds the frames to the sums of `cx`.

@@ -203,7 +203,7 @@ impl Habits {
     }
 
     /// Begins to count anew.
-    pub fn begin_piece(&mut self) {
+    pub fn begin_interval(&mut self) {
         *self = Self { content: self.content, message_packet: self.message_packet, ..Self::default() };
     }
 

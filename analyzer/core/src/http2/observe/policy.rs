@@ -42,7 +42,7 @@ impl Policy {
     }
 
     /// Frames are counted anew: so many of RPCs were the server's. Rows of the first PINGs are kept again.
-    pub(in crate::http2) fn begin_piece(&mut self, server_frames: u32) {
+    pub(in crate::http2) fn begin_interval(&mut self, server_frames: u32) {
         self.server_frames = self.server_frames.wrapping_sub(server_frames);
         self.kept = 0;
     }

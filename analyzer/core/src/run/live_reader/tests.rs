@@ -1,4 +1,4 @@
-//! What stops a live reader, and how many pieces it keeps.
+//! What stops a live reader, and how many intervals it keeps.
 
 use std::io::{Cursor, Read, Result};
 
@@ -61,26 +61,26 @@ fn a_panic_of_the_reader_is_an_error_and_no_end() {
     assert!(live.window(1).is_none(), "what was read by halves is no piece");
 }
 
-/// A piece that ends at `end` and takes some bytes.
-fn piece(end: i64, bytes: usize) -> Piece {
+/// An interval that ends at `end` and takes some bytes.
+fn interval(end: i64, bytes: usize) -> Interval {
     let mut pipeline = Pipeline::live(Options::default(), Arc::default());
-    let mut piece = pipeline.cut(end);
-    while piece.bytes() < bytes {
-        (0..1_000).for_each(|_| piece.done.repeats.push(RepeatRow::default()));
+    let mut interval = pipeline.cut(end);
+    while interval.bytes() < bytes {
+        (0..1_000).for_each(|_| interval.done.repeats.push(RepeatRow::default()));
     }
-    piece
+    interval
 }
 
 #[test]
 fn pieces_without_room_are_dropped_and_counted() {
     let live = start_keeping(9, Cursor::new(Vec::new()));
     for nth in 1..=4 {
-        live.shared.lock().keep(piece(nth, limits::LIVE_BYTES / 2 + 1));
+        live.shared.lock().keep(interval(nth, limits::LIVE_BYTES / 2 + 1));
     }
-    assert_eq!(live.shared.lock().pieces.len(), 1, "two do not fit");
+    assert_eq!(live.shared.lock().intervals.len(), 1, "two do not fit");
     let window = live.window(3).unwrap();
     assert_eq!((window.missing, window.begin, window.end), (2, Some(3), 4));
-    live.shared.lock().keep(piece(5, 9));
+    live.shared.lock().keep(interval(5, 9));
     assert_eq!((live.window(1).unwrap().missing, live.window(9).unwrap().missing), (0, 3));
 }
 
@@ -88,14 +88,14 @@ fn pieces_without_room_are_dropped_and_counted() {
 fn only_the_last_piece_keeps_what_is_open() {
     let live = start_keeping(2, Cursor::new(Vec::new()));
     for nth in 1..=5 {
-        let mut piece = piece(nth, 0);
-        piece.open.repeats.push(RepeatRow::default());
-        piece.open.unanswered.push(UnansweredRow::default());
-        live.shared.lock().keep(piece);
+        let mut interval = interval(nth, 0);
+        interval.open.repeats.push(RepeatRow::default());
+        interval.open.unanswered.push(UnansweredRow::default());
+        live.shared.lock().keep(interval);
     }
     let state = live.shared.lock();
-    let open = |piece: &Arc<Piece>| (piece.open.repeats.len(), piece.open.unanswered.len());
-    assert_eq!(state.pieces.iter().map(open).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
+    let open = |interval: &Arc<Interval>| (interval.open.repeats.len(), interval.open.unanswered.len());
+    assert_eq!(state.intervals.iter().map(open).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
     drop(state);
     assert_eq!(live.window(2).unwrap().begin, Some(3), "the piece before is known though it is not kept");
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use grpcdiag_core::run::piece::{Piece, join_pieces};
+use grpcdiag_core::run::interval::{Interval, join_intervals};
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::saved::Saved;
 use grpcdiag_core::store::options::Options;
@@ -14,24 +14,24 @@ fn options() -> Options {
     Options { rpc_rows: true, ..Options::default() }
 }
 
-/// The captures in which no response counts as OK in one piece that its client never received, as a later piece shows.
+/// The captures in which no response counts as OK in one interval that its client never received, as a later interval shows.
 fn captures() -> Vec<PathBuf> {
     let mut captures = support::captures();
     captures.retain(|path| !name(path).starts_with("mtu-black-hole"));
     captures
 }
 
-/// The pieces of a run that is cut behind some numbers of packets, each up to a time, and at its end.
-fn pieces(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Piece> {
+/// The intervals of a run that is cut behind some numbers of packets, each up to a time, and at its end.
+fn intervals(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Interval> {
     let mut pipeline = Pipeline::live(options(), Arc::default());
-    let mut pieces = Vec::new();
+    let mut intervals = Vec::new();
     for (number, packet) in (1..).zip(packets) {
         pipeline.packet(&packet.numbered(number));
         let here = cuts.iter().filter(|(behind, _)| *behind == number as usize);
-        pieces.extend(here.map(|&(_, end)| pipeline.cut(end)));
+        intervals.extend(here.map(|&(_, end)| pipeline.cut(end)));
     }
-    pieces.push(pipeline.cut_last(0));
-    pieces
+    intervals.push(pipeline.cut_last(0));
+    intervals
 }
 
 /// Cuts behind equal shares of the packets.
@@ -85,23 +85,23 @@ fn behind_silent_connections(packets: &[Recorded]) -> Vec<Recorded> {
 }
 
 /// The same by runs that each go on with what the one before saved.
-fn saved_pieces(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Piece> {
+fn saved_intervals(packets: &[Recorded], cuts: &[(usize, i64)]) -> Vec<Interval> {
     let mut pipeline = Pipeline::resumable(options(), Arc::default());
-    let mut pieces = Vec::new();
+    let mut intervals = Vec::new();
     for (number, packet) in (1..).zip(packets) {
         pipeline.packet(&packet.numbered(number));
         for &(_, end) in cuts.iter().filter(|(behind, _)| *behind == number as usize) {
-            pieces.push(pipeline.cut(end));
+            intervals.push(pipeline.cut(end));
             let saved = pipeline.save().unwrap();
             pipeline = Pipeline::resume(options(), Arc::default(), Saved::parse(&saved).unwrap());
         }
     }
-    pieces.push(pipeline.cut_last(0));
-    pieces
+    intervals.push(pipeline.cut_last(0));
+    intervals
 }
 
-fn join(pieces: &[Piece]) -> Analysis {
-    let (finished, cx, counts) = join_pieces(pieces.iter()).unwrap();
+fn join(intervals: &[Interval]) -> Analysis {
+    let (finished, cx, counts) = join_intervals(intervals.iter()).unwrap();
     Analysis { finished, cx, counts }
 }
 
@@ -109,7 +109,7 @@ fn join(pieces: &[Piece]) -> Analysis {
 fn one_piece_is_the_capture() {
     for path in captures() {
         let packets = packets_of(&path);
-        let (found, expected) = (comparable(join(&pieces(&packets, &[]))), comparable(analyse(&packets, options())));
+        let (found, expected) = (comparable(join(&intervals(&packets, &[]))), comparable(analyse(&packets, options())));
         assert_eq!(found, expected, "{}", name(&path));
     }
 }
@@ -124,7 +124,7 @@ fn number_by_name(numbers: &mut [u32], names: &[String]) {
     }
 }
 
-/// Columns of what a cut divides: the densest second and the intervals of a piece, and stays at a limit.
+/// Columns of what a cut divides: the densest second and the intervals of an interval, and stays at a limit.
 /// Answers to calls that waited in a silence count up to the cut behind it.
 const DIVIDED: [&str; 8] = [
     "dense_",
@@ -177,10 +177,10 @@ fn pieces_joined_are_the_capture() {
         let packets = behind_silent_connections(&packets_of(&path));
         let expected = comparable(analyse(&packets, options()));
         for (how, cuts) in [("evenly", cut_evenly(&packets, 7)), ("in silences", cut_in_silences(&packets))] {
-            let pieces = pieces(&packets, &cuts);
-            let each = pieces.iter().map(|piece| join(std::slice::from_ref(piece)).check_connections());
+            let intervals = intervals(&packets, &cuts);
+            let each = intervals.iter().map(|interval| join(std::slice::from_ref(interval)).check_connections());
             let each: Result<(), String> = each.collect();
-            let mut joined = join(&pieces);
+            let mut joined = join(&intervals);
             let checked = joined.check_bytes().and_then(|()| joined.check_durations()).and(each);
             let checked = checked.and_then(|()| joined.check_connections());
             let found = comparable(joined);
@@ -201,9 +201,9 @@ fn saved_runs_go_on() {
     for path in captures() {
         let packets = packets_of(&path);
         let cuts = cut_evenly(&packets, 7);
-        let expected = join(&pieces(&packets, &cuts));
+        let expected = join(&intervals(&packets, &cuts));
         if expected.counts.fragments == 0 && expected.finished.connections.tls.iter().all(|&is_tls| is_tls == 0) {
-            let found = comparable(join(&saved_pieces(&packets, &cuts)));
+            let found = comparable(join(&saved_intervals(&packets, &cuts)));
             let differs = found.into_iter().zip(comparable(expected)).find(|(found, expected)| found != expected);
             wrong.extend(differs.map(|(found, expected)| format!("{}: {found}\nis not\n{expected}", name(&path))));
         }
@@ -231,7 +231,7 @@ fn damaged_states_are_refused() {
     }
 }
 
-/// Each RPC is complete in one piece, with the row that it has in the whole capture, and open in those before.
+/// Each RPC is complete in one interval, with the row that it has in the whole capture, and open in those before.
 #[test]
 fn rows_of_pieces_are_those_of_the_capture() {
     let key = |analysis: &Analysis, rpc: &Rpc| {
@@ -249,8 +249,8 @@ fn rows_of_pieces_are_those_of_the_capture() {
             .map(|rpc| (key(&whole, rpc), rpc.times.1, rpc.status))
             .collect();
         let mut found = Vec::new();
-        for piece in &pieces(&packets, &cuts) {
-            let one = join(std::slice::from_ref(piece));
+        for interval in &intervals(&packets, &cuts) {
+            let one = join(std::slice::from_ref(interval));
             found.extend(
                 one.rpcs().iter().filter(|rpc| rpc.is_complete()).map(|rpc| (key(&one, rpc), rpc.times.1, rpc.status)),
             );
