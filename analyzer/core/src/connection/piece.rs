@@ -3,7 +3,7 @@
 use crate::at::At;
 use crate::grpc::open_rpcs::{awaits_repeats, begin_interval, is_open, note_names, report_open};
 use crate::store::context::Context;
-use crate::store::piece::{OpenTime, Parts};
+use crate::store::interval_parts::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::tcp::connection::Counters;
 use crate::tcp::sent_again::Recovery;

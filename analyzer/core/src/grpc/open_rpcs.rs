@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::http2::connection::application::Application;
 use crate::http2::connection::http2::End;
 use crate::http2::connection::streams::{NONE, Stream};
-use crate::store::piece::{OpenTime, Parts};
+use crate::store::interval_parts::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::tcp::transport::Transport;
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::connection::Ended;
 use crate::store::context::Context;
-use crate::store::piece::OpenTime;
+use crate::store::interval_parts::OpenTime;
 
 use super::finished::Finished;
 use super::icmp_errors::Collected;

@@ -6,8 +6,8 @@ use crate::at::At;
 use crate::clock_steps::Clock;
 use crate::connection::CaptureEnd;
 use crate::limits;
+use crate::store::interval_parts::Parts;
 use crate::store::options::Options;
-use crate::store::piece::Parts;
 use crate::tls::KeyLog;
 
 use super::interval::{Interval, IntervalConnection};

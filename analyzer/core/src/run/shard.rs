@@ -14,8 +14,8 @@ use crate::limits;
 use crate::packet::Segment;
 use crate::state_fields;
 use crate::store::context::Context;
+use crate::store::interval_parts::{OpenTime, Parts};
 use crate::store::options::{Options, Packing};
-use crate::store::piece::{OpenTime, Parts};
 use crate::store::strings::UsedNames;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
@@ -404,7 +404,7 @@ impl Shard {
     pub fn begin_interval(&mut self, local: u32, cut: u32) {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         if let Some(connection) = &mut entry.live {
-            let mut counted = Context::default(); // by an earlier piece
+            let mut counted = Context::default(); // by an earlier interval
             connection.begin_interval(cut, &mut counted);
             entry.resumes = Some(std::mem::replace(&mut entry.due, 0));
         }

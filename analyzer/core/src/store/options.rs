@@ -55,7 +55,7 @@ pub struct Options {
     pub as_scrubbed: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
-    /// The run is cut, and rows of open RPCs move to the next piece.
+    /// The run is cut, and rows of open RPCs move to the next interval.
     pub resumes: bool,
     /// When connections that are silent are packed, if the run is not cut.
     pub packing: Packing,

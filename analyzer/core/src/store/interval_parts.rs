@@ -1,4 +1,4 @@
-//! Divides a run that goes on into pieces: what is over is taken, and what is open moves on.
+//! Divides a run that goes on into intervals: what is over is taken, and what is open moves on.
 
 use super::budget::{Budget, LossTime};
 use super::context::Context;
@@ -14,7 +14,7 @@ pub struct Parts {
     pub open: Context,
     /// What comes next.
     pub next: Context,
-    /// What nobody wants any more: rows that earlier pieces had.
+    /// What nobody wants any more: rows that earlier intervals had.
     pub rest: Option<Box<Context>>,
     /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
     pub moved: [Vec<u32>; 2],
