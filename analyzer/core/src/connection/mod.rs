@@ -6,7 +6,7 @@ mod before;
 pub mod content;
 pub mod encrypted;
 mod ends;
-mod piece;
+mod interval_end;
 pub mod prologue;
 mod records;
 pub mod roles;
