@@ -1,4 +1,4 @@
-//! Begins to count anew at a cut of a run that goes on.
+//! Counts the frames of an interval, and begins to count anew at its end.
 
 use crate::http2::hpack::Classifier;
 use crate::store::context::Context;
