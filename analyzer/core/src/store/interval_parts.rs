@@ -78,7 +78,7 @@ impl Context {
         Some(OpenRow { row: self.rpcs.get(row)?, deadline: self.deadlines.get(row).copied().unwrap_or(-1) })
     }
 
-    /// Adds the row of an open RPC of another piece; gives its number here.
+    /// Adds the row of an open RPC of another interval; gives its number here.
     pub fn push_open_row(&mut self, open: &OpenRow) -> u32 {
         let place = self.rpcs.len();
         self.rpcs.push(open.row);
@@ -99,7 +99,7 @@ impl Context {
         (self.other_requests.len() - 1) as u32
     }
 
-    /// Removes rows of RPCs and of other requests, which went to another piece; `rpcs` and `others` are ascending.
+    /// Removes rows of RPCs and of other requests, which went to another interval; `rpcs` and `others` are ascending.
     pub fn remove_open_rows(&mut self, rpcs: &[u32], others: &[u32]) {
         let all = |rows: usize, removed: &[u32]| -> Vec<u32> {
             (0..rows as u32).filter(|row| removed.binary_search(row).is_err()).collect()

@@ -9,7 +9,7 @@ mod hostile;
 mod http1;
 mod late;
 mod limits;
-mod opening;
+mod preface;
 mod settings;
 mod streams;
 
