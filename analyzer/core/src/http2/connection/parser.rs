@@ -11,10 +11,10 @@ use crate::http2::frame::boundary_search;
 
 mod data;
 mod end;
+mod first_octets;
 mod frames;
 mod http1;
 mod lost;
-mod opening;
 
 impl<A: Events> Http2<A> {
     /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
