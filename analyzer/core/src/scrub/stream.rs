@@ -18,7 +18,7 @@ use super::ends::Ends;
 use super::messages::{put_beginnings, put_prefixes};
 use super::shared::Shared;
 use super::tls::Records;
-use super::{control, opening};
+use super::{control, http1_head};
 
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Conversation {
 
     pub fn http1(&mut self, at: usize, kept: &[u8], head: usize, upgrade: bool, agreed: bool, shared: &mut Shared) {
         let octets = kept.get(..head).unwrap_or_default();
-        let shown = if upgrade { opening::upgrade(octets, shared) } else { opening::shape(kept, head) };
+        let shown = if upgrade { http1_head::upgrade(octets, shared) } else { http1_head::shape(kept, head) };
         let side = &mut self.sides[at];
         side.edits.put(side.place(kept.len()), &shown);
         if agreed {
@@ -178,7 +178,7 @@ impl Conversation {
 
     pub fn undecided(&mut self, at: usize, kept: &[u8]) {
         let side = &mut self.sides[at];
-        side.edits.put(side.position - kept.len() as i64, &opening::undecided(kept));
+        side.edits.put(side.position - kept.len() as i64, &http1_head::undecided(kept));
     }
 
     pub fn searched(&mut self, at: usize, left: usize, boundary: Option<usize>) {
