@@ -10,8 +10,8 @@ use crate::store::interval_parts::Parts;
 use crate::store::options::Options;
 use crate::tls::KeyLog;
 
+use super::connection_opening::Opening;
 use super::interval::{Interval, IntervalConnection};
-use super::opening::Opening;
 use super::pipeline::{CaptureCounts, Pipeline};
 use super::replay::Replay;
 use super::shard::Cut;

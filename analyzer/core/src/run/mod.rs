@@ -2,6 +2,7 @@
 //! among threads. The result does not depend on the number of threads.
 
 mod batch;
+pub mod connection_opening;
 mod finished;
 pub mod icmp_errors;
 pub mod interval;
@@ -10,7 +11,6 @@ pub mod live;
 pub mod live_reader;
 pub mod merge;
 mod numbers;
-pub mod opening;
 pub mod order_rows;
 pub mod packed;
 pub mod pipeline;

@@ -15,10 +15,10 @@ use crate::store::options::Options;
 use crate::store::tables::{Layer, NO_CONNECTION};
 use crate::tls::KeyLog;
 
+use super::connection_opening::Opening;
 pub use super::finished::Finished;
 use super::icmp_errors::Collected;
 use super::merge;
-use super::opening::Opening;
 use super::order_rows::order_rows;
 use super::questions::Questions;
 use super::replay::Replay;

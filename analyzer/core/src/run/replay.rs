@@ -6,7 +6,7 @@ use crate::store::context::Context;
 use crate::store::options::Options;
 use crate::store::tables::{PacketRow, Packets};
 
-use super::opening::Opening;
+use super::connection_opening::Opening;
 use super::route::Place;
 use super::shard::LINGER_PACKETS;
 

@@ -10,8 +10,8 @@ use crate::limits;
 use crate::packet::{Segment, TcpFlags};
 use crate::state_fields;
 
+use super::connection_opening::Opening;
 use super::numbers::{Key, Numbers};
-use super::opening::Opening;
 use super::route::{End, Place, Route};
 
 fn ends(segment: &Segment<'_>) -> (End, End) {

@@ -9,7 +9,7 @@ use crate::store::options::Options;
 use crate::tls::KeyLog;
 
 use super::batch::{self, Batch, Window};
-use super::opening::Opening;
+use super::connection_opening::Opening;
 use super::route::{REMOTE, Route};
 use super::shard::Shard;
 use super::threads::Remote;
