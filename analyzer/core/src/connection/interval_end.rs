@@ -10,7 +10,7 @@ use crate::tcp::sent_again::Recovery;
 use crate::tcp::unanswered::Outage;
 
 use super::before::Before;
-use super::ends::{push_closings, push_unanswered, push_undelivered};
+use super::end_rows::{push_closings, push_unanswered, push_undelivered};
 use super::{CaptureEnd, Connection, Ended, summary};
 
 impl Connection {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 mod before;
 pub mod content;
 pub mod encrypted;
-mod ends;
+mod end_rows;
 mod interval_end;
 pub mod prologue;
 mod records;
@@ -28,7 +28,7 @@ use crate::tcp::connection::Connection as Tcp;
 
 use before::Before;
 use content::{Content, ContentReader};
-use ends::{push_closings, push_unanswered, push_undelivered};
+use end_rows::{push_closings, push_unanswered, push_undelivered};
 use roles::RolesFrom;
 use shared::Shared;
 
