@@ -2,7 +2,7 @@
 
 mod closing;
 mod duplicates;
-mod ends;
+mod end_stream;
 mod held_path;
 mod holes;
 mod late_resets;

@@ -1,4 +1,4 @@
-//! The frame that ends a stream has no room behind the message: it owes no bytes and waits all the same.
+//! The frame with END_STREAM has no room behind the message: its sender owes no bytes, and its peer waits all the same.
 
 use crate::store::budget::Cause;
 
