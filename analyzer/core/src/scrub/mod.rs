@@ -8,10 +8,10 @@
 
 mod addresses;
 mod block;
+mod body_trailers;
 mod checksum;
 mod control;
 mod edits;
-mod ends;
 mod fields;
 mod file;
 mod hello;

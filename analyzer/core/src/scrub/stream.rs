@@ -13,8 +13,8 @@ use crate::http2::hpack::Representation;
 use crate::limits;
 
 use super::block::{self, Fields};
+use super::body_trailers::BodyTrailers;
 use super::edits::Edits;
-use super::ends::Ends;
 use super::messages::{put_beginnings, put_prefixes};
 use super::shared::Shared;
 use super::tls::Records;
@@ -49,7 +49,7 @@ struct Side {
     fields: Fields,
     records: Option<Records>,
     edits: Edits,
-    ends: Ends,
+    trailers: BodyTrailers,
     /// The stream that ends with the current frame.
     ended: Option<u32>,
 }
@@ -79,7 +79,7 @@ impl Conversation {
     /// The connection is over.
     pub fn over(&mut self, shared: &mut Shared) {
         for side in &mut self.sides {
-            side.ends.finish_all(&mut side.edits, &mut shared.end_bytes);
+            side.trailers.finish_all(&mut side.edits, &mut shared.end_bytes);
             if let Some(mut records) = side.records.take() {
                 records.finish(&mut side.edits);
             }
@@ -193,12 +193,12 @@ impl Conversation {
     pub fn frame(&mut self, at: usize, header: FrameHeader, left: usize, shared: &mut Shared) {
         let reset = (header.kind() == FrameType::RST_STREAM).then_some(header.stream);
         for side in &mut self.sides {
-            reset.into_iter().for_each(|stream| side.ends.finish(stream, &mut side.edits, &mut shared.end_bytes));
+            reset.into_iter().for_each(|stream| side.trailers.finish(stream, &mut side.edits, &mut shared.end_bytes));
         }
         let side = &mut self.sides[at];
         let ends = matches!(header.kind(), FrameType::DATA | FrameType::HEADERS) && header.has(flag::END_STREAM);
         if let Some(ended) = std::mem::replace(&mut side.ended, ends.then_some(header.stream)) {
-            side.ends.finish(ended, &mut side.edits, &mut shared.end_bytes);
+            side.trailers.finish(ended, &mut side.edits, &mut shared.end_bytes);
         }
         side.payload = side.place(left);
         if header.kind() != FrameType::CONTINUATION {
@@ -258,13 +258,13 @@ impl Conversation {
     }
 
     pub fn messages(&mut self, at: usize, call: &Call, octets: &[u8], begins: bool, shared: &mut Shared) {
-        let Side { data, edits, ends, .. } = &mut self.sides[at];
+        let Side { data, edits, trailers, .. } = &mut self.sides[at];
         let reader = &call.directions[at].reader;
         if call.kind != Kind::ConnectUnary {
             // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
             let begins = begins && call.kind == Kind::Grpc;
             let end = |octets: &[u8], position| {
-                tail::begins_end(call.kind, octets) && ends.add(call, octets, position, &mut shared.end_bytes)
+                tail::begins_end(call.kind, octets) && trailers.add(call, octets, position, &mut shared.end_bytes)
             };
             put_prefixes(reader, octets, begins, *data, edits, end);
         }
@@ -275,7 +275,7 @@ impl Conversation {
     pub fn end(&mut self, at: usize, call: &Call, octets: &[u8], shared: &mut Shared) {
         let side = &mut self.sides[at];
         if call.in_tail || call.kind == Kind::ConnectUnary {
-            side.ends.add(call, octets, side.data, &mut shared.end_bytes);
+            side.trailers.add(call, octets, side.data, &mut shared.end_bytes);
         }
     }
 }
