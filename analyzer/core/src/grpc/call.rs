@@ -55,10 +55,10 @@ pub struct Call {
     pub answered_by: u32,
     /// `grpc-message`, or [`NONE`].
     pub grpc_message: u32,
-    /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
-    pub in_tail: bool,
+    /// The body of the response goes on to the RPC's end in [`BodyTrailers`](super::body_trailers::BodyTrailers).
+    pub in_trailers: bool,
     /// Bytes of the body's end are not in the capture.
-    pub tail_cut: bool,
+    pub trailers_cut: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
     /// Both directions, by side.
@@ -197,7 +197,7 @@ impl Call {
             Kind::ConnectUnary => self.http_status != 200,
             Kind::Grpc | Kind::Other => false,
         };
-        in_body && (self.touches_gap || self.tail_cut)
+        in_body && (self.touches_gap || self.trailers_cut)
     }
 
     /// Whether its request may have header fields that the capture does not hold.

@@ -10,11 +10,11 @@ use crate::limits;
 use crate::state_fields;
 use crate::store::budget::{Budget, LossTime};
 
+use super::body_trailers::BodyTrailers;
 use super::call::{Call, Gap};
 use super::connection_methods::ConnectionMethods;
 use super::probe::Before;
 use super::repeats::Repeats;
-use super::tail::Tails;
 use super::turns::Turns;
 use super::unread::Unread;
 
@@ -52,7 +52,7 @@ pub struct Grpc {
     /// The server's software, from its first `server` or `via`.
     pub server_agent: Option<u32>,
     /// The ends of RPCs that are in the body.
-    pub(super) tails: Tails,
+    pub(super) trailers: BodyTrailers,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
     /// Of them, what losses cost.
@@ -90,7 +90,7 @@ impl Default for Grpc {
             other_streams: 0,
             client_agent: None,
             server_agent: None,
-            tails: Tails::default(),
+            trailers: BodyTrailers::default(),
             budget: Budget::default(),
             loss: LossTime::default(),
             last_answer: (-1, NONE),

@@ -9,12 +9,12 @@ use crate::store::tables::{Layer, WaitRow};
 use crate::tcp::send_queue::BlockedInterval;
 
 use super::activity::Activity;
+use super::body_trailers::begins_end;
 use super::call::{Call, CallDirection};
 use super::connection::{Grpc, Http2, Parser};
 use super::message::{Event, Message};
 use super::protocol::Kind;
 use super::rows::touch_gap;
-use super::tail::begins_end;
 use super::turns::Turns;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
@@ -42,9 +42,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let gap = sender.gap_touches(call.directions[activity.side].gaps, call.first.packet);
         if !call.has_messages_alone && !reads_messages(call, activity.is_client) {
             if call.kind.is_rpc() {
-                call.tail_cut |= gap;
+                call.trailers_cut |= gap;
                 self.watch.stream_end(call, data);
-                self.keep_tail(slot, data);
+                self.keep_trailers(slot, data);
             }
             return;
         }
@@ -77,10 +77,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     /// Keeps octets that may end an RPC: pages do not.
     #[cold]
-    fn keep_tail(&mut self, slot: u32, octets: &[u8]) {
+    fn keep_trailers(&mut self, slot: u32, octets: &[u8]) {
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
-        let may_end = call.in_tail || call.kind == Kind::ConnectUnary;
-        if may_end && !self.h2.application.tails.add(call.id, octets, &mut self.cx.tail_bytes) {
+        let may_end = call.in_trailers || call.kind == Kind::ConnectUnary;
+        if may_end && !self.h2.application.trailers.add(call.id, octets, &mut self.cx.trailer_bytes) {
             self.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read");
         }
     }
@@ -90,9 +90,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     fn may_stand(&mut self, slot: u32, octets: &[u8]) -> bool {
         let Some(call) = self.h2.streams.state_mut(slot) else { return false };
         let begins = self.side != self.h2.client && begins_end(call.kind, octets);
-        call.in_tail |= begins;
+        call.in_trailers |= begins;
         if begins {
-            self.keep_tail(slot, octets);
+            self.keep_trailers(slot, octets);
         }
         begins
     }
@@ -114,11 +114,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let (side, sender) = (self.side, &mut self.h2.sides[self.side]);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         call.charge(self.at.time, Cause::CaptureGap);
-        call.tail_cut |= side != self.h2.client && (call.in_tail || call.is_refused());
+        call.trailers_cut |= side != self.h2.client && (call.in_trailers || call.is_refused());
         let direction = &mut call.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == sender.gaps;
         if direction.reader.lacks(length) {
-            self.take_cut_tail(slot, length);
+            self.take_cut_trailers(slot, length);
         } else {
             direction.reader.skip(length);
             if was_inside && !direction.reader.is_inside() {
@@ -131,7 +131,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 
     /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
-    fn take_cut_tail(&mut self, slot: u32, length: u32) {
+    fn take_cut_trailers(&mut self, slot: u32, length: u32) {
         const ZEROS: [u8; 4096] = [0; 4096];
         let Self { side, at, transport, .. } = *self;
         let mut parser = Parser { h2: self.h2, side, at, cx: self.cx, transport, watch: &mut () };
@@ -147,7 +147,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 /// Whether DATA is messages, and not a page or the RPC's end.
 #[cold]
 fn reads_messages(call: &Call, is_client: bool) -> bool {
-    call.kind.is_rpc() && (is_client || !(call.in_tail || call.is_refused()))
+    call.kind.is_rpc() && (is_client || !(call.in_trailers || call.is_refused()))
 }
 
 impl Activity<'_> {

@@ -1,6 +1,7 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
 mod activity;
+pub mod body_trailers;
 pub mod call;
 pub mod connection;
 pub mod connection_methods;
@@ -24,7 +25,6 @@ mod rpc_end;
 mod shut_out;
 mod stall;
 pub mod status;
-pub mod tail;
 pub mod turns;
 mod unread;
 pub mod unreceived;

@@ -156,7 +156,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 call.status_in_headers = summary.grpc_status;
                 call.answered_by = summary.server.unwrap_or(NONE);
                 // what is coded holds the end too, and is not read
-                call.in_tail |= summary.coded && matches!(call.kind, Kind::GrpcWeb | Kind::ConnectStream);
+                call.in_trailers |= summary.coded && matches!(call.kind, Kind::GrpcWeb | Kind::ConnectStream);
                 if !call.kind.is_rpc() {
                     note_answer(call, self.cx);
                 }

@@ -55,11 +55,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             let lacks = call.may_lack_its_end();
             let late = call.http_status == 0 && (self.h2.begun_late || call.touches_gap);
             let hidden = call.status_hidden || call.may_be_no_rpc() || lacks || late;
-            let tails = &self.h2.application.tails;
-            let ending = match tails.of_body(call) {
+            let trailers = &self.h2.application.trailers;
+            let ending = match trailers.of_body(call) {
                 Some(ending) => ending,
                 None if hidden => Ending::NOT_SEEN,
-                None => tails.without_end(call),
+                None => trailers.without_end(call),
             };
             self.finish_stream(slot, ending);
         }
@@ -111,7 +111,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         call.charge_activity(held, held == client, &at, transport, activity.gap);
         call.reset = Some((activity.direction(), code));
-        let ending = if let Some(ending) = self.h2.application.tails.of_body(call) {
+        let ending = if let Some(ending) = self.h2.application.trailers.of_body(call) {
             ending
         } else if call.may_be_no_rpc() {
             Ending::NOT_SEEN
@@ -164,7 +164,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let id = call.id;
         settle(call, h2.client, self.cx);
         if call.kind != Kind::Grpc {
-            h2.application.tails.forget(id, &mut self.cx.tail_bytes);
+            h2.application.trailers.forget(id, &mut self.cx.trailer_bytes);
         }
         for (side, direction) in h2.sides.iter_mut().zip(&call.directions) {
             if direction.reader.is_inside() && direction.gaps == side.gaps {
@@ -220,7 +220,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if let Some(stream) = self.h2.streams.find_mut(id) {
             settle(&stream.state, self.h2.client, self.cx);
         }
-        self.h2.application.tails.forget(id, &mut self.cx.tail_bytes);
+        self.h2.application.trailers.forget(id, &mut self.cx.trailer_bytes);
         self.h2.streams.remove(id);
     }
 
@@ -253,7 +253,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             }
             _ => Ending::NOT_SEEN,
         };
-        let ending = grpc.tails.of_body(call).unwrap_or(without_end);
+        let ending = grpc.trailers.of_body(call).unwrap_or(without_end);
         grpc.open_rpcs = grpc.open_rpcs.saturating_sub(u32::from(call.counted));
         grpc.budget.add_all(&call.budget);
         grpc.loss.add(&call.loss);
@@ -308,7 +308,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             call.charge_in_vain(now, sent);
         }
         let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
-        let answered = h2.application.tails.of_body(call).is_some();
+        let answered = h2.application.trailers.of_body(call).is_some();
         let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
         if open && now - last >= OPEN_FOR {
             let closed = if end == End::ClientCloses { Closed::WithConnection } else { Closed::Not };

@@ -385,9 +385,9 @@ impl Shard {
             // all was reported; only what it keeps is given back
             let Parts { done, rest, .. } = parts;
             let rest = rest.get_or_insert_with(|| Box::new(done.new_like()));
-            (rest.out_of_order_bytes, rest.tail_bytes) = (done.out_of_order_bytes, done.tail_bytes);
+            (rest.out_of_order_bytes, rest.trailer_bytes) = (done.out_of_order_bytes, done.trailer_bytes);
             connection.finish(false, end, rest, &mut self.shared);
-            (done.out_of_order_bytes, done.tail_bytes) = (rest.out_of_order_bytes, rest.tail_bytes);
+            (done.out_of_order_bytes, done.trailer_bytes) = (rest.out_of_order_bytes, rest.trailer_bytes);
             return (None, is_kept);
         }
         if !is_kept && connection.has_open_calls() {

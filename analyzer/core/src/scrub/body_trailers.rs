@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use crate::grpc::body_trailers;
 use crate::grpc::call::Call;
 use crate::grpc::protocol::Kind;
-use crate::grpc::tail;
 use crate::limits;
 
 use super::edits::Edits;
@@ -61,7 +61,7 @@ impl BodyTrailers {
         let Some(trailers) = self.open.remove(&stream) else { return };
         *kept = kept.saturating_sub(trailers.size());
         let none = if trailers.call.kind == Kind::ConnectUnary { vec![] } else { vec![NO_STATUS] };
-        let text = tail::rewrite(&trailers.call, &trailers.octets).unwrap_or(none);
+        let text = body_trailers::rewrite(&trailers.call, &trailers.octets).unwrap_or(none);
         let mut rest = text.as_slice();
         for (position, length) in trailers.pieces {
             let (piece, behind) = rest.split_at(length.min(rest.len()));

@@ -4,9 +4,9 @@
 
 use crate::connection::prologue;
 use crate::connection::set_up::alert_of;
+use crate::grpc::body_trailers;
 use crate::grpc::call::Call;
 use crate::grpc::protocol::Kind;
-use crate::grpc::tail;
 use crate::http2::connection::detect::{self, Opening};
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag, strip_padding};
 use crate::http2::hpack::Representation;
@@ -264,7 +264,8 @@ impl Conversation {
             // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
             let begins = begins && call.kind == Kind::Grpc;
             let end = |octets: &[u8], position| {
-                tail::begins_end(call.kind, octets) && trailers.add(call, octets, position, &mut shared.end_bytes)
+                body_trailers::begins_end(call.kind, octets)
+                    && trailers.add(call, octets, position, &mut shared.end_bytes)
             };
             put_prefixes(reader, octets, begins, *data, edits, end);
         }
@@ -274,7 +275,7 @@ impl Conversation {
     /// else nothing.
     pub fn end(&mut self, at: usize, call: &Call, octets: &[u8], shared: &mut Shared) {
         let side = &mut self.sides[at];
-        if call.in_tail || call.kind == Kind::ConnectUnary {
+        if call.in_trailers || call.kind == Kind::ConnectUnary {
             side.trailers.add(call, octets, side.data, &mut shared.end_bytes);
         }
     }

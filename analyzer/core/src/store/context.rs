@@ -167,7 +167,7 @@ pub struct Context {
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
     /// Bytes kept of bodies that end RPCs, over all connections.
-    pub tail_bytes: usize,
+    pub trailer_bytes: usize,
 }
 
 /// The statistics of a method before its first RPC.

@@ -51,7 +51,7 @@ impl Parts {
         others.sort_unstable();
         self.done.remove_open_rows(rpcs, others);
         self.next.out_of_order_bytes = self.done.out_of_order_bytes;
-        self.next.tail_bytes = self.done.tail_bytes;
+        self.next.trailer_bytes = self.done.trailer_bytes;
     }
 }
 
@@ -68,7 +68,7 @@ impl Context {
         let mut next = Self::new(self.options.clone());
         let names = self.strings.names();
         next.strings = std::mem::replace(&mut self.strings, names);
-        (next.out_of_order_bytes, next.tail_bytes) = (self.out_of_order_bytes, self.tail_bytes);
+        (next.out_of_order_bytes, next.trailer_bytes) = (self.out_of_order_bytes, self.trailer_bytes);
         std::mem::replace(self, next)
     }
 

@@ -39,7 +39,7 @@ macro_rules! list_tables {
                     rpc_sizes, rpc_budgets, request_budgets, request_ends, failures, failure_budgets,
                     // with references that are translated before, or summed
                     options: _, strings: _, deadlines: _, emitted: _, acts_left_out: _, goaway_reasons: _, problems: _,
-                    totals: _, methods: _, slowest: _, sampled: _, out_of_order_bytes: _, tail_bytes: _, is_shown: _,
+                    totals: _, methods: _, slowest: _, sampled: _, out_of_order_bytes: _, trailer_bytes: _, is_shown: _,
                     // in the order of the capture: one thread alone writes them, and no run that is cut
                     messages: _, rpc_order: _, disorder: _,
                     // the same, unless only some have rows

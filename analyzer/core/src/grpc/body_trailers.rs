@@ -41,12 +41,12 @@ pub(crate) fn begins_end(kind: Kind, octets: &[u8]) -> bool {
 
 /// Ends of bodies as far as they came, by stream.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Tails {
+pub struct BodyTrailers {
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::TAILS }, _, _>")]
     open: HashMap<u32, Vec<u8>, foldhash::fast::RandomState>,
 }
 
-impl Tails {
+impl BodyTrailers {
     /// Adds the next octets of a stream's end. `kept` counts the octets that all connections keep. Octets beyond the
     /// longest possible end are dropped; `false` if there is no room.
     #[cold]
@@ -55,30 +55,30 @@ impl Tails {
         if is_new && self.open.len() >= limits::TAILS || *kept + octets.len() > limits::TAILS_TOTAL {
             return false;
         }
-        let tail = self.open.entry(stream).or_default();
-        let before = if is_new { 0 } else { Self::size(tail) };
-        let room = limits::TAIL_BYTES.saturating_sub(tail.len());
-        tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
-        *kept += Self::size(tail) - before;
+        let trailers = self.open.entry(stream).or_default();
+        let before = if is_new { 0 } else { Self::size(trailers) };
+        let room = limits::TAIL_BYTES.saturating_sub(trailers.len());
+        trailers.extend_from_slice(octets.get(..room).unwrap_or(octets));
+        *kept += Self::size(trailers) - before;
         true
     }
 
     /// Forgets a stream.
     #[cold]
     pub(super) fn forget(&mut self, stream: u32, kept: &mut usize) {
-        let size = self.open.remove(&stream).map_or(0, |tail| Self::size(&tail));
+        let size = self.open.remove(&stream).map_or(0, |octets| Self::size(&octets));
         *kept = kept.saturating_sub(size);
     }
 
     /// What an end takes.
-    fn size(tail: &[u8]) -> usize {
-        size_of::<(u32, Vec<u8>)>() + tail.len()
+    fn size(octets: &[u8]) -> usize {
+        size_of::<(u32, Vec<u8>)>() + octets.len()
     }
 
     /// How the body of a response has ended its RPC so far; `None` while it has not, and in gRPC, where trailers do.
     #[inline]
     pub(super) fn of_body(&self, call: &Call) -> Option<Ending> {
-        if call.kind == Kind::Grpc || call.tail_cut { None } else { self.read(call) }
+        if call.kind == Kind::Grpc || call.trailers_cut { None } else { self.read(call) }
     }
 
     #[cold]
@@ -87,9 +87,9 @@ impl Tails {
             return None;
         }
         let status = match (self.open.get(&call.id), call.kind) {
-            (Some(tail), Kind::GrpcWeb) => read_trailers(&unframed(tail)?),
-            (Some(tail), Kind::ConnectStream) => read_end_of_stream(&unframed(tail)?),
-            (Some(tail), _) => read_code(&plain(tail)?.octets),
+            (Some(octets), Kind::GrpcWeb) => read_trailers(&unframed(octets)?),
+            (Some(octets), Kind::ConnectStream) => read_end_of_stream(&unframed(octets)?),
+            (Some(octets), _) => read_code(&plain(octets)?.octets),
             (None, Kind::GrpcWeb) => call.status_in_headers,
             (None, _) => None,
         };
@@ -101,7 +101,7 @@ impl Tails {
         let ok = call.http_status == 200 && !call.is_answered_otherwise();
         match call.kind {
             Kind::ConnectUnary if ok => Ending { status: status::OK, source: Source::HttpStatus },
-            _ if ok && call.in_tail => Ending::NOT_SEEN, // compressed otherwise, or cut, or not kept
+            _ if ok && call.in_trailers => Ending::NOT_SEEN, // compressed otherwise, or cut, or not kept
             _ => Ending::without_grpc_status(call.http_status),
         }
     }
@@ -114,9 +114,9 @@ pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
     if call.kind == Kind::Grpc || call.http_status == 0 {
         return None;
     }
-    let mut tails = Tails::default();
-    tails.add(call.id, octets, &mut 0);
-    let Ending { status, .. } = tails.of_body(call)?;
+    let mut trailers = BodyTrailers::default();
+    trailers.add(call.id, octets, &mut 0);
+    let Ending { status, .. } = trailers.of_body(call)?;
     let name = status::to_connect(status)?;
     let (prefix, text) = match call.kind {
         Kind::GrpcWeb => (WEB_TRAILERS, format!("grpc-status:{status}\r\n")),
@@ -144,8 +144,8 @@ struct Text<'a> {
 }
 
 /// The payload of a frame; `None` when it is compressed otherwise than by gzip.
-fn unframed(tail: &[u8]) -> Option<Text<'_>> {
-    let (&[flags, a, b, c, d], rest) = tail.split_first_chunk()?;
+fn unframed(octets: &[u8]) -> Option<Text<'_>> {
+    let (&[flags, a, b, c, d], rest) = octets.split_first_chunk()?;
     let whole = rest.get(..u32::from_be_bytes([a, b, c, d]) as usize);
     let payload = whole.unwrap_or(rest);
     if flags & COMPRESSED == 0 {
@@ -209,12 +209,12 @@ mod tests {
     use std::io::Write;
 
     fn ending(kind: Kind, http_status: u16, pieces: &[&[u8]]) -> (Option<&'static str>, &'static str) {
-        let mut tails = Tails::default();
+        let mut trailers = BodyTrailers::default();
         for piece in pieces {
-            tails.add(1, piece, &mut 0);
+            trailers.add(1, piece, &mut 0);
         }
-        let call = Call { id: 1, kind, http_status, in_tail: !pieces.is_empty(), ..Call::default() };
-        let ending = tails.of_body(&call).unwrap_or_else(|| tails.without_end(&call));
+        let call = Call { id: 1, kind, http_status, in_trailers: !pieces.is_empty(), ..Call::default() };
+        let ending = trailers.of_body(&call).unwrap_or_else(|| trailers.without_end(&call));
         (status::NAMES.get(usize::from(ending.status)).copied(), status::SOURCES[ending.source as usize])
     }
 
@@ -321,26 +321,26 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let (mut tails, mut kept) = (Tails::default(), 0);
+        let (mut trailers, mut kept) = (BodyTrailers::default(), 0);
         for stream in 0..2 * limits::TAILS as u32 {
-            let fits = tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES], &mut kept);
+            let fits = trailers.add(stream, &[b'x'; 2 * limits::TAIL_BYTES], &mut kept);
             assert_eq!(fits, stream < limits::TAILS as u32);
         }
-        assert!(tails.add(0, b"more", &mut kept));
-        assert_eq!(tails.open.len(), limits::TAILS);
-        assert!(tails.open.values().all(|tail| tail.len() == limits::TAIL_BYTES));
-        (0..2 * limits::TAILS as u32).for_each(|stream| tails.forget(stream, &mut kept));
+        assert!(trailers.add(0, b"more", &mut kept));
+        assert_eq!(trailers.open.len(), limits::TAILS);
+        assert!(trailers.open.values().all(|octets| octets.len() == limits::TAIL_BYTES));
+        (0..2 * limits::TAILS as u32).for_each(|stream| trailers.forget(stream, &mut kept));
         assert_eq!(kept, 0);
     }
 
     #[test]
     fn what_all_connections_keep_is_bounded() {
         let mut kept = 0;
-        let mut connections: Vec<Tails> =
-            (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| Tails::default()).collect();
+        let mut connections: Vec<BodyTrailers> =
+            (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| BodyTrailers::default()).collect();
         let fit = connections
             .iter_mut()
-            .filter_map(|tails| tails.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
+            .filter_map(|trailers| trailers.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
         assert!((1_000..limits::TAILS_TOTAL / limits::TAIL_BYTES).contains(&fit.count()));
         assert!(kept <= limits::TAILS_TOTAL + size_of::<(u32, Vec<u8>)>());
     }
