@@ -3,6 +3,7 @@
 mod activity;
 pub mod body_trailers;
 pub mod call;
+mod closed_window;
 pub mod connection;
 pub mod connection_methods;
 pub mod data;
@@ -22,7 +23,6 @@ pub mod repeats;
 mod rows;
 mod rpc;
 mod rpc_end;
-mod shut_out;
 mod stall;
 pub mod status;
 pub mod turns;

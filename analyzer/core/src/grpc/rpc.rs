@@ -38,7 +38,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 self.end_direction(id, slot);
             }
         } else {
-            self.charge_shut_out(id, end_stream);
+            self.charge_closed_window(id, end_stream);
             let slot = self.h2.streams.slot(id).unwrap_or(NONE);
             self.take_response(id, slot, summary);
             if end_stream {

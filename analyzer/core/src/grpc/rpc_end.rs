@@ -12,12 +12,12 @@ use crate::tcp::transport::Transport;
 
 use super::activity::Activity;
 use super::call::{Call, Gap};
+use super::closed_window::{ClosedWindow, find_used_up, lost_since};
 use super::connection::{Grpc, Http2, Parser};
 use super::other::note_end;
 use super::protocol::Kind;
 use super::repeats::{Ended, Repeats};
 use super::rows::{Closed, OPEN_FOR, settle, touch_gap};
-use super::shut_out::{ShutOut, find_used_up, lost_since};
 use super::status::{self, Ending, Source};
 use super::unread::Unread;
 
@@ -77,7 +77,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if activity.is_client {
             self.charge_used_up(id);
         }
-        self.charge_shut_out(id, true);
+        self.charge_closed_window(id, true);
         let Some(call) = self.h2.streams.state_mut(slot) else {
             if self.h2.opened_before(id) {
                 self.h2.application.late.settle(id);
@@ -282,12 +282,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let lost_at = lost.map_or(alive, |(since, _)| since.min(alive));
         let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
         let is_plain = seen && blocked.is_none() && !is_hidden && gap_time <= last && lost_at == now;
-        let shut = call.find_shut_out(now, client, transport).filter(|_| is_plain);
-        let stuck = given_up_since(&h2.sides, client, call).into_iter().chain(shut.and_then(ShutOut::unknown_since));
+        let shut = call.find_closed_window(now, client, transport).filter(|_| is_plain);
+        let stuck =
+            given_up_since(&h2.sides, client, call).into_iter().chain(shut.and_then(ClosedWindow::unknown_since));
         let until = stuck.min().map_or(lost_at, |since| since.min(lost_at));
         let window = blocked.map(|(_, cause)| cause);
         if let Some(shut) = shut {
-            call.charge_shut_out(shut);
+            call.charge_closed_window(shut);
         }
         if seen && (end == End::CaptureEnds || window.is_some()) {
             call.charge(if is_hidden { until } else { gap_time.min(until) }, Cause::CaptureGap);

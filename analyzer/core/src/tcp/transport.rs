@@ -150,7 +150,7 @@ impl Transport {
     }
 
     /// The time up to `now` in which the closed receive window of its peer is known to have blocked `side`.
-    pub fn shut_out(&self, side: usize, now: i64) -> Option<(i64, i64)> {
+    pub fn closed_window(&self, side: usize, now: i64) -> Option<(i64, i64)> {
         self.shut.get(side)?.blocks(now, self.round_trip().unwrap_or(0))
     }
 

@@ -12,7 +12,7 @@ use super::rows::{Closed, OPEN_FOR};
 
 /// A side that a closed receive window blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ShutOut {
+pub(super) struct ClosedWindow {
     side: usize,
     /// From its last bytes, or from when it is to send the next message.
     since: i64,
@@ -22,7 +22,7 @@ pub(super) struct ShutOut {
     is_inside: bool,
 }
 
-impl ShutOut {
+impl ClosedWindow {
     /// From when on it is not known whether the application was waited for.
     pub(super) fn unknown_since(self) -> Option<i64> {
         (!self.is_inside).then_some(self.since)
@@ -41,17 +41,17 @@ impl ShutOut {
 
 impl Call {
     /// The side that is to act and that its peer's closed window blocked up to `now`, or a time before.
-    pub(super) fn find_shut_out(&self, now: i64, client: usize, transport: &Transport) -> Option<ShutOut> {
+    pub(super) fn find_closed_window(&self, now: i64, client: usize, transport: &Transport) -> Option<ClosedWindow> {
         [0, 1].into_iter().find_map(|side| {
             let (is_inside, owes) = (self.is_inside(side), self.owing_side(client) == side);
-            let (since, until) = transport.shut_out(side, now).filter(|_| is_inside || owes)?;
+            let (since, until) = transport.closed_window(side, now).filter(|_| is_inside || owes)?;
             let since = if is_inside { since } else { since.max(self.last_time) };
-            Some(ShutOut { side, since, until, is_inside })
+            Some(ClosedWindow { side, since, until, is_inside })
         })
     }
 
     /// Accounts the time in which a closed window blocked a message of the call.
-    pub(super) fn charge_shut_out(&mut self, shut: ShutOut) {
+    pub(super) fn charge_closed_window(&mut self, shut: ClosedWindow) {
         if shut.is_inside {
             self.charge(shut.since, Cause::Transmission);
             self.charge(shut.until, Cause::ReceiveWindow);
@@ -62,14 +62,14 @@ impl Call {
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// Accounts the time in which a closed window blocked a sender, up to its peer's bytes, which end the call or not.
     #[inline]
-    pub(super) fn charge_shut_out(&mut self, id: u32, is_end: bool) {
+    pub(super) fn charge_closed_window(&mut self, id: u32, is_end: bool) {
         if self.transport.shut.iter().any(|window| window.is_shut()) {
-            self.charge_shut_out_until_now(id, is_end);
+            self.charge_closed_window_until_now(id, is_end);
         }
     }
 
     #[cold]
-    fn charge_shut_out_until_now(&mut self, id: u32, is_end: bool) {
+    fn charge_closed_window_until_now(&mut self, id: u32, is_end: bool) {
         let (client, now, transport) = (self.h2.client, self.at.time, self.transport);
         let blocked = find_used_up(self.h2, id).is_some();
         let Some(call) = self.h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
@@ -79,11 +79,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if blocked || !read || lost || transport.unheard.contains(&true) || call.finished || !call.kind.is_rpc() {
             return;
         }
-        let Some(shut) = call.find_shut_out(now, client, transport) else { return };
+        let Some(shut) = call.find_closed_window(now, client, transport) else { return };
         if let Some(since) = shut.unknown_since() {
             call.charge_open(since, client, None, transport);
         }
-        call.charge_shut_out(shut);
+        call.charge_closed_window(shut);
         call.charge(now, Cause::Unexplained);
         if is_end && now - shut.since >= OPEN_FOR {
             let closed = if self.side == client { Closed::ByReset } else { Closed::ByServer };
