@@ -158,7 +158,7 @@ pub mod shared {
         cells.as_slice().serialize(to)
     }
 
-    /// Reads as many cells as there must be.
+    /// Reads `N` cells; any other number is an error.
     pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(
         from: D,
     ) -> Result<Arc<[T; N]>, D::Error> {

@@ -32,7 +32,7 @@ impl Shared {
         self.hpack.get_or_insert_with(|| Decoder::new(strings))
     }
 
-    /// Names are forgotten to which this refers.
+    /// Forgets the decoder, because it refers to names that were forgotten.
     pub fn forget_names(&mut self) {
         self.hpack = None;
     }

@@ -1,4 +1,4 @@
-//! The ends of RPCs that stand in the body: gRPC-Web's trailers (PROTOCOL-WEB.md), Connect's end of stream and its errors
+//! Trailers in the body of a response: gRPC-Web's (PROTOCOL-WEB.md), Connect's end of stream and its errors
 //! (connectrpc.com/docs/protocol, "Streaming RPCs" and "Error End-Stream").
 
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub(crate) fn begins_end(kind: Kind, octets: &[u8]) -> bool {
     octets.first().is_some_and(|first| first & flag != 0)
 }
 
-/// Ends of bodies as far as they came, by stream.
+/// The trailers of open streams as far as they came.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BodyTrailers {
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::TAILS }, _, _>")]

@@ -26,7 +26,7 @@ pub struct Call {
     pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
-    /// It has a row also where not all RPCs have.
+    /// The call has a row even in a run that writes rows of some RPCs only.
     pub is_example: bool,
     /// Row in the table of other requests, or [`NONE`].
     pub other_request: u32,
@@ -49,15 +49,15 @@ pub struct Call {
     pub content: Content,
     /// `grpc-status` of a response whose header fields do not end the stream.
     pub status_in_headers: Option<u8>,
-    /// DATA of both sides is gRPC's messages: it holds neither a page nor the RPC's end.
+    /// DATA of both sides holds gRPC messages alone: neither a page nor trailers.
     pub has_messages_alone: bool,
     /// `server` or `via` of the response, or [`NONE`].
     pub answered_by: u32,
     /// `grpc-message`, or [`NONE`].
     pub grpc_message: u32,
-    /// The body of the response goes on to the RPC's end in [`BodyTrailers`](super::body_trailers::BodyTrailers).
+    /// The response's body has reached its trailers, which [`BodyTrailers`](super::body_trailers::BodyTrailers) keeps.
     pub in_trailers: bool,
-    /// Bytes of the body's end are not in the capture.
+    /// Bytes of these trailers are not in the capture.
     pub trailers_cut: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
@@ -72,9 +72,9 @@ pub struct Call {
     pub last_packet: u32,
     /// When they could be read.
     pub last_time: i64,
-    /// Where they end in that side's bytes.
+    /// The offset of their end in that side's bytes.
     pub position: i64,
-    /// Up to when `budget` is filled, nanoseconds since the epoch.
+    /// The time up to which `budget` accounts, nanoseconds since the epoch.
     pub since: i64,
     /// Where the RPC's time went so far.
     pub budget: Budget,
@@ -82,9 +82,9 @@ pub struct Call {
     pub loss: LossTime,
     /// The name of its method was sent before the capture.
     pub method_unnamed: bool,
-    /// It was opened before the capture.
+    /// Its stream was opened before the capture.
     pub begun_before: bool,
-    /// Of such a stream: request messages from before the capture that were answered in it.
+    /// On such a stream: request messages from before the capture that were answered in the capture.
     pub answered_before: u32,
     /// Its client waits for an answer, or a message is on the way.
     pub waiting: bool,

@@ -23,7 +23,7 @@ pub(super) struct ClosedWindow {
 }
 
 impl ClosedWindow {
-    /// From when on it is not known whether the application was waited for.
+    /// The time from which packets do not show whether the RPC waited for the application.
     pub(super) fn unknown_since(self) -> Option<i64> {
         (!self.is_inside).then_some(self.since)
     }
@@ -40,7 +40,7 @@ impl ClosedWindow {
 }
 
 impl Call {
-    /// The side that is to act and that its peer's closed window blocked up to `now`, or a time before.
+    /// The side that has to send, and that its peer's closed window blocked up to `now` or a time before.
     pub(super) fn find_closed_window(&self, now: i64, client: usize, transport: &Transport) -> Option<ClosedWindow> {
         [0, 1].into_iter().find_map(|side| {
             let (is_inside, owes) = (self.is_inside(side), self.owing_side(client) == side);

@@ -51,7 +51,7 @@ pub struct Grpc {
     pub client_agent: Option<u32>,
     /// The server's software, from its first `server` or `via`.
     pub server_agent: Option<u32>,
-    /// The ends of RPCs that are in the body.
+    /// Trailers in bodies (gRPC-Web, Connect).
     pub(super) trailers: BodyTrailers,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
@@ -61,7 +61,7 @@ pub struct Grpc {
     pub last_answer: (i64, u32),
     /// Silences noted.
     pub stalls: u32,
-    /// Whose turn it is.
+    /// Which side has to send next, and since when.
     pub turns: Turns,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,

@@ -17,7 +17,7 @@ pub struct ConnectionMethods {
 }
 
 impl ConnectionMethods {
-    /// An RPC of `method` begins.
+    /// Notes that an RPC of `method` begins.
     #[inline]
     pub fn note(&mut self, method: u32) {
         if self.latest != Some(method) {
@@ -33,7 +33,7 @@ impl ConnectionMethods {
         }
     }
 
-    /// Begins anew.
+    /// Forgets all methods.
     pub fn clear(&mut self) {
         self.latest = None;
         self.all.clear();

@@ -75,7 +75,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
     }
 
-    /// Keeps octets that may end an RPC: pages do not.
+    /// Keeps octets of a body that may be trailers; those of a page are not kept.
     #[cold]
     fn keep_trailers(&mut self, slot: u32, octets: &[u8]) {
         let Some(call) = self.h2.streams.state_mut(slot) else { return };

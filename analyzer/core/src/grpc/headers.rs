@@ -319,7 +319,7 @@ impl Summary {
 }
 
 impl Origin {
-    /// Takes one field in that is known.
+    /// Takes in a field whose class is known.
     #[inline]
     pub fn add(&mut self, class: HeaderClass) {
         match class {

@@ -21,7 +21,7 @@ pub(super) struct Probe {
     pub(super) settled: bool,
 }
 
-/// What one connection took over from before the capture.
+/// Streams and methods of one connection from before the capture.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Before {
     /// Streams that were opened before it.
@@ -60,7 +60,7 @@ fn cut_of(octets: &[u8], length: u32) -> Cut {
 }
 
 impl Probe {
-    /// Of a stream of which nothing more is looked at.
+    /// A probe of a stream that is looked at no more.
     pub(super) fn settled() -> Self {
         Self { settled: true, ..Self::default() }
     }

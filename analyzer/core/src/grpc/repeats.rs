@@ -84,7 +84,7 @@ impl Repeats {
         }
     }
 
-    /// Nothing follows any more.
+    /// Writes all rows, because no request follows.
     pub fn finish(&mut self, connection: u32, cx: &mut Context) {
         self.recent.drain(..).for_each(|old| push(old.row, connection, cx));
     }

@@ -28,7 +28,7 @@ macro_rules! set {
     };
 }
 
-/// RPCs without a packet for less than this are none that hang: 100 ms.
+/// An RPC hangs only if it has no packet for at least this long: 100 ms.
 pub(super) const OPEN_FOR: i64 = 100_000_000;
 
 /// What ended an RPC that waited in vain.

@@ -433,7 +433,7 @@ pub(super) fn note_half_closed(h2: &mut Http2, id: u32, at: At) {
     }
 }
 
-/// Whose turn it was in an RPC that ended with its connection: the side that owed the next bytes. `whole` says that
+/// The side that had to send next in an RPC that ended with its connection. `whole` says that
 /// none of the server's were missed.
 fn held_at_the_end(call: &Call, client: usize, end: End, whole: bool) -> Cause {
     let inside = call.is_inside(0) || call.is_inside(1);

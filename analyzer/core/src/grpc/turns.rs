@@ -191,12 +191,12 @@ impl Turns {
         self.idle.take()
     }
 
-    /// RPCs that wait for an answer.
+    /// The number of RPCs that wait for an answer.
     pub fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// Since when at least one waits, if one does.
+    /// The time since which at least one RPC waits, if one does.
     pub fn waiting_since(&self) -> i64 {
         self.waiting_since
     }

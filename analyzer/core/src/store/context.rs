@@ -329,14 +329,14 @@ impl Context {
         let settled = self.settled_rpcs();
         let rows = if self.rpcs.len() - settled > most { self.rpcs.len() - most / 2 } else { settled };
         let rows = if rows < least { 0 } else { self.rpc_order.cut(rows) };
-        let [methods, errors] = self.emitted.told;
+        let [methods, errors] = self.emitted.emitted_names;
         let taken = Taken {
             rows: self.take_rpcs(rows),
             settled: self.emitted.take_settled(),
             methods: self.strings.methods_from(methods),
             errors: self.strings.errors.texts_from(errors),
         };
-        self.emitted.told = [methods + taken.methods.len(), errors + taken.errors.len()];
+        self.emitted.emitted_names = [methods + taken.methods.len(), errors + taken.errors.len()];
         taken
     }
 

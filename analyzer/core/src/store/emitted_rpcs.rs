@@ -57,13 +57,13 @@ pub struct EmittedRpcs {
     rows: u32,
     /// Those that may still change, by their number, with the one that they were taken with.
     open: HashMap<u32, (u32, Whole), foldhash::fast::RandomState>,
-    /// Those of them that do so no longer.
+    /// Rows that were emitted while they could change, and that are final now.
     settled: Vec<(u32, Whole)>,
     /// The numbers that methods have at the end of a run by those of the rows that were taken; empty where they are the
     /// same.
     pub renumbered: Vec<u32>,
-    /// How many methods and texts of `grpc-message` were told.
-    pub(super) told: [usize; 2],
+    /// How many methods and texts of `grpc-message` were emitted.
+    pub(super) emitted_names: [usize; 2],
 }
 
 impl EmittedRpcs {
@@ -78,7 +78,7 @@ impl EmittedRpcs {
         self.open.insert(self.number(place), (self.number(position), whole));
     }
 
-    /// The first `rows` rows of the tables were emitted.
+    /// Notes that the first `rows` rows of the tables were emitted.
     pub(super) fn advance(&mut self, rows: usize) {
         self.rows = self.number(rows);
     }
@@ -118,7 +118,7 @@ impl EmittedRpcs {
         }
     }
 
-    /// Bytes of an RPC that is over are not in the capture.
+    /// Notes that bytes of an RPC that is over are not in the capture.
     #[cold]
     pub(crate) fn touch_gap(&mut self, number: u32) {
         if let Some((_, whole)) = self.open.get_mut(&number) {
@@ -126,7 +126,7 @@ impl EmittedRpcs {
         }
     }
 
-    /// Nothing more comes of an RPC.
+    /// Makes the row of an RPC final.
     #[cold]
     pub(crate) fn settle(&mut self, number: u32) {
         if let Some((taken, mut whole)) = self.open.remove(&number) {
@@ -135,7 +135,7 @@ impl EmittedRpcs {
         }
     }
 
-    /// Takes the rows out of which nothing more comes, though they were taken before; with their numbers, ascending.
+    /// Takes the rows that were emitted while they could change, and that are final now; with their numbers, ascending.
     pub fn take_settled(&mut self) -> (Vec<u32>, Rows) {
         self.settled.sort_unstable_by_key(|&(number, _)| number);
         let (mut rpcs, mut sizes) = (Rpcs::default(), RpcSizes::default());
@@ -151,7 +151,7 @@ impl EmittedRpcs {
         (numbers, rows)
     }
 
-    /// Nothing more comes of any RPC.
+    /// Makes the rows of all RPCs final.
     pub fn settle_all(&mut self) {
         self.settled.extend(self.open.drain().map(|(_, taken)| taken));
     }

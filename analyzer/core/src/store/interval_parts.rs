@@ -14,7 +14,7 @@ pub struct Parts {
     pub open: Context,
     /// What comes next.
     pub next: Context,
-    /// What nobody wants any more: rows that earlier intervals had.
+    /// Rows that earlier intervals had, which nobody needs any more.
     pub rest: Option<Box<Context>>,
     /// Rows of `done` that moved to the other two: of RPCs, and of other requests.
     pub moved: [Vec<u32>; 2],
@@ -147,7 +147,7 @@ impl Context {
         self.strings = self.strings.only(&used);
     }
 
-    /// Makes it as it was.
+    /// Unpacks the statistics of methods that `pack` has packed.
     pub fn unpack(&mut self) {
         self.methods.iter_mut().flatten().for_each(|stats| stats.unpack());
     }

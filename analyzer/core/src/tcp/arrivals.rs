@@ -7,7 +7,7 @@ use crate::state_fields;
 
 use super::queue::TARGET;
 
-/// How many are kept, each of [`TARGET`]: so long a response may take that tells of them.
+/// Intervals that are kept, each at most [`TARGET`] long: together they cover the time that a response may take.
 const KEPT: usize = 32;
 
 /// Bytes of one sender that arrived one after the other.

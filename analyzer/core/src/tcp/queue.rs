@@ -77,13 +77,13 @@ impl Queue {
         self.interval.as_ref()?.filled_since
     }
 
-    /// Whether it was not empty for long enough.
+    /// Whether packets were in the queue for long enough.
     #[inline]
     pub fn stands(&self) -> bool {
         self.interval.as_ref().is_some_and(|interval| interval.stands(false))
     }
 
-    /// Forgets the packets that seemed to wait: they did not.
+    /// Forgets the packets that seemed to wait, because they did not.
     pub fn forget(&mut self) {
         self.interval = None;
     }
@@ -100,7 +100,7 @@ impl Queue {
 /// An interval in which the packets of one sender were queued.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Interval {
-    /// It follows a row of the same queue.
+    /// An earlier row describes the same queue.
     continues: bool,
     /// When the queue was first seen, and since when these packets alone have filled it.
     since: i64,
@@ -126,12 +126,12 @@ struct Burst {
     came: i64,
     /// When the packet before it came.
     last: i64,
-    /// In how much time those had joined that came together behind it.
+    /// The time within which the packets behind it had joined, which came together.
     spread: i64,
 }
 
 impl Burst {
-    /// Whether they prove by themselves that the path held all packets.
+    /// Whether these packets alone prove that the path held all packets.
     fn is_held(&self) -> bool {
         self.silent >= INTERVAL && self.spread.saturating_mul(TOGETHER) >= self.silent
     }

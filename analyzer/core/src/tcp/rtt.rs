@@ -17,9 +17,9 @@ const LONGEST: i64 = 3_600_000_000_000;
 pub struct Rtt {
     /// End offset and time of the segment that is being timed.
     timed: Option<(i64, i64)>,
-    /// The same, of a segment that may have been retransmitted since: its first time.
+    /// End offset and first time of a segment that may have been retransmitted since.
     waiting: Option<(i64, i64)>,
-    /// That is the last of those that an ACK left: others before it wait for longer.
+    /// The segment in `waiting` is the last of those that an ACK left: others before it wait for longer.
     others_wait: bool,
     /// The smallest sample, nanoseconds.
     pub min: Option<i64>,

@@ -25,12 +25,12 @@ pub struct ShutWindow {
     opened: i64,
     /// The sender's last probe, negative before any: it has bytes to send.
     probed: i64,
-    /// The time between that and the probe or announcement before.
+    /// The time between the last probe and the probe or announcement before it.
     interval: i64,
 }
 
 impl ShutWindow {
-    /// Whether it is closed, or was until the peer opened it.
+    /// Whether the window is closed, or was closed until the peer opened it.
     #[inline]
     pub fn is_shut(&self) -> bool {
         self.stopped.is_some()

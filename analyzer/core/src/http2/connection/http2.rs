@@ -1,4 +1,4 @@
-//! The state of one HTTP/2 connection.
+//! One HTTP/2 connection: both senders, its open streams, and what is counted of its bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -177,7 +177,7 @@ impl<A: Application> Http2<A> {
         &self.sides[1 - side].in_force
     }
 
-    /// First octets of a side that do not tell yet what they are.
+    /// The first octets of a side, while they do not show what it speaks.
     pub fn undecided(&self, side: usize) -> Option<&[u8]> {
         let side = &self.sides[side];
         side.search.as_ref().filter(|_| side.state == side::State::Opening).map(|kept| kept.bytes())
@@ -213,7 +213,7 @@ impl<A: Application> Http2<A> {
         self.begun_late && (self.first_stream == 0 || id < self.first_stream)
     }
 
-    /// Where bytes count that are not read.
+    /// The counter of the bytes that are not read.
     pub(crate) fn unread_bytes(&mut self) -> &mut u64 {
         match self.protocol {
             Protocol::Tls => &mut self.bytes.encrypted,

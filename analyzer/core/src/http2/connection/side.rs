@@ -114,11 +114,11 @@ pub struct Side<A: Application> {
     pub pinged: Option<At>,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
-    /// The most that `connection_credit` was so far: the size of the window.
+    /// The largest `connection_credit` so far: the size of the window.
     pub(in crate::http2) most_connection_credit: i64,
-    /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
+    /// The smallest `connection_credit` so far. Where it is negative, the initial window was at least that large.
     pub(in crate::http2) least_connection_credit: i64,
-    /// The same of the streams that were opened in the capture.
+    /// The smallest credit of a stream that was opened in the capture, with the same meaning.
     pub(in crate::http2) least_stream_credit: i64,
     /// What its stops prove of the connection's window when its beginning is not in the capture.
     pub(in crate::http2) used_up: UsedUp,
@@ -266,12 +266,12 @@ impl<A: Application> Side<A> {
         }
     }
 
-    /// Bytes kept for later that no frame was made of.
+    /// Takes the buffered bytes out of which no frame was read, and gives their number.
     pub(in crate::http2) fn buffered(&mut self) -> u64 {
         self.search.take().map_or(0, |search| search.len() as u64)
     }
 
-    /// Where the frame that was begun last has its first byte.
+    /// The position of the first byte of the frame that began last.
     pub fn frame_first(&self) -> At {
         self.frame_first
     }

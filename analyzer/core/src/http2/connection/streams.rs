@@ -204,7 +204,7 @@ impl<T: Default> Streams<T> {
         self.slab.iter()
     }
 
-    /// The same, to be changed.
+    /// All slots, those of no stream among them, to be changed.
     pub fn slots_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
         self.slab.iter_mut()
     }

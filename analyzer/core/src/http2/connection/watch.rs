@@ -10,7 +10,7 @@ use super::detect::Opening;
 /// Receives what the octets are. Every call is about the side whose bytes are being read, or are missing. Places are given by
 /// `left`, the octets from there to the end of the slice that is being read.
 pub trait Watch<A: Application> {
-    /// Whether anything is looked at.
+    /// Whether this watcher looks at what is read; an ordinary run has none that does.
     fn watches(&self) -> bool {
         false
     }
@@ -36,7 +36,7 @@ pub trait Watch<A: Application> {
     /// begins, and the length in it.
     fn held(&mut self, _headers: &[(usize, u32)]) {}
 
-    /// This is another protocol, from the last `left` octets on.
+    /// The last `left` octets, and what follows them, are another protocol.
     fn foreign(&mut self, _left: usize) {}
 
     /// A frame header; `left` counts from its end.
@@ -54,19 +54,19 @@ pub trait Watch<A: Application> {
     /// The pad length of a DATA frame, and behind it `left` octets.
     fn pad_length(&mut self, _pad: u8, _left: usize) {}
 
-    /// DATA that is read, from here on.
+    /// The last `left` octets, and what follows them, are the content of a DATA frame.
     fn data(&mut self, _left: usize) {}
 
-    /// It is of a stream from before the capture, and shows no message boundary yet.
+    /// DATA of a stream that was opened before the capture, and that shows no message boundary yet.
     fn beginnings(&mut self, _octets: &[u8], _header: FrameHeader) {}
 
-    /// It goes to the protocol on top, which has this state of the stream before it. `begins` when it is the first of its
-    /// frame.
+    /// DATA that the protocol on top reads, with its state of the stream before that. `begins`: the octets are the first of
+    /// their frame.
     fn stream_data(&mut self, _stream: &A::Stream, _octets: &[u8], _begins: bool) {}
 
-    /// It holds no messages, but a page, an error, or how its stream ended.
+    /// DATA without messages: a page, an error, or trailers in the body.
     fn stream_end(&mut self, _stream: &A::Stream, _octets: &[u8]) {}
 }
 
-/// Nobody.
+/// The watcher of an ordinary run, which looks at nothing.
 impl<A: Application> Watch<A> for () {}

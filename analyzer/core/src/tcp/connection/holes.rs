@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Takes away what holds the first kept segment of `side` back, or a part of it.
+    /// Gives up the missing bytes for which the first buffered segment of `side` waits, or a part of them.
     pub(super) fn pass<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         // the receiver went on when it had what comes behind the hole, not when the hole is given up here
         let Some((first, behind, answers)) = self.head(side) else { return };
