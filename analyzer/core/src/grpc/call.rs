@@ -243,7 +243,7 @@ impl Call {
     /// Accounts the time up to bytes of `side` at `at`.
     ///
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
-    /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
+    /// the wire, so the other side waited for the one that sent next. If the other side had sent before, the round trip from the
     /// capture point to that side and back is propagation, and what packets took longer than that was a queue.
     /// What was sent up to the end of `gap` is not in the capture.
     #[inline(always)]
@@ -283,34 +283,37 @@ impl Call {
             self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
         }
         if at.ready_time > self.since {
-            let passed = usize::from(self.last_side) != side;
+            let follows_peer = usize::from(self.last_side) != side;
             // bytes that waited for others came in another packet
             let came = at.packet == at.ready_packet;
             let here = if came { transport.queued[side] } else { 0 };
             let (there, acknowledged) = transport.queued_behind[1 - side];
-            let behind = passed && acknowledged >= self.since;
+            let behind = follows_peer && acknowledged >= self.since;
             let queued = if behind { here.saturating_add(there) } else { here };
             let own_queue = if behind && !is_client { self.queue_of_its_own(1 - side, there, transport) } else { 0 };
-            let shown =
-                if passed && !is_client { transport.shown_late(1 - side, self.position, at.ready_time) } else { None };
-            let turn = Turn {
-                passed,
+            let shown = if follows_peer && !is_client {
+                transport.shown_late(1 - side, self.position, at.ready_time)
+            } else {
+                None
+            };
+            let arrival = Arrival {
+                follows_peer,
                 is_client,
                 is_doubtful: queues[side].may_be_held || self.is_doubtful(side),
                 near_rtt: transport.near_rtt[side],
                 near_is_bound: transport.near_is_bound[side],
                 shown,
-                held: if passed { transport.held_until(1 - side, self.position) } else { None },
-                arrived: if passed { transport.arrived(1 - side, self.position) } else { None },
+                held: if follows_peer { transport.held_until(1 - side, self.position) } else { None },
+                arrived: if follows_peer { transport.arrived(1 - side, self.position) } else { None },
                 queued,
                 own_queue,
                 sends_since: transport.sends_since[side].filter(|since| came || *since < at.time),
             };
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
-                self.charge_held(side, &turn, at, transport);
+                self.charge_held(side, &arrival, at, transport);
             } else {
                 let start = self.since;
-                self.charge_plain(start, &turn, at.ready_time);
+                self.charge_plain(start, &arrival, at.ready_time);
             }
         }
         self.last_side = side as u8;
@@ -339,11 +342,11 @@ impl Call {
     /// sender send nothing. A side that is to act was waited for, if it had received everything.
     pub fn charge_open(&mut self, now: i64, client: usize, window: Option<Cause>, transport: &Transport) {
         let (side, last) = (self.owing_side(client), usize::from(self.last_side));
-        let passed = last != side;
+        let follows_peer = last != side;
         if let Some(window) = window {
             return self.charge(now, window);
         }
-        if self.is_inside(0) || self.is_inside(1) || passed && !transport.is_acknowledged[last] {
+        if self.is_inside(0) || self.is_inside(1) || follows_peer && !transport.is_acknowledged[last] {
             return self.charge(now, Cause::Unexplained);
         }
         self.charge_resent(now, transport);
@@ -351,8 +354,8 @@ impl Call {
         let is_client = side == client;
         let (shown, held, arrived) = (None, None, None);
         let is_doubtful = self.is_doubtful(side);
-        let turn = Turn {
-            passed,
+        let arrival = Arrival {
+            follows_peer,
             is_client,
             is_doubtful,
             near_rtt,
@@ -364,7 +367,7 @@ impl Call {
             own_queue: 0,
             sends_since: None,
         };
-        self.charge_plain(self.since, &turn, now);
+        self.charge_plain(self.since, &arrival, now);
     }
 
     /// Accounts the time up to `now`, when the peer of `side` gives up a message that is not whole. Nothing was being
@@ -384,41 +387,41 @@ impl Call {
         self.charge(now, sent.cause());
     }
 
-    /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.
+    /// Accounts the time up to `now`, since `start`, for bytes that nothing held up.
     #[inline]
-    fn charge_plain(&mut self, start: i64, turn: &Turn, now: i64) {
+    fn charge_plain(&mut self, start: i64, arrival: &Arrival, now: i64) {
         if self.is_inside(0) || self.is_inside(1) {
             return self.charge(now, Cause::Transmission);
         }
-        if turn.passed {
-            match turn.near_rtt {
+        if arrival.follows_peer {
+            match arrival.near_rtt {
                 rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
-                rtt if turn.near_is_bound => self.charge(now.min(start + rtt), Cause::Unexplained),
+                rtt if arrival.near_is_bound => self.charge(now.min(start + rtt), Cause::Unexplained),
                 rtt => self.charge(now.min(start + rtt), Cause::Network),
             }
-            let way = start + turn.near_rtt.max(0);
-            self.charge(now.min(way.saturating_add(turn.own_queue)), Cause::Transmission);
-            self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
-            if let Some((until, acknowledged)) = turn.held.filter(|(until, _)| until.saturating_sub(way) >= TARGET) {
+            let way = start + arrival.near_rtt.max(0);
+            self.charge(now.min(way.saturating_add(arrival.own_queue)), Cause::Transmission);
+            self.charge(now.min(way.saturating_add(arrival.queued)), Cause::NetworkQueue);
+            if let Some((until, acknowledged)) = arrival.held.filter(|(until, _)| until.saturating_sub(way) >= TARGET) {
                 let soon = acknowledged.saturating_sub(until) <= TARGET;
                 self.charge(now.min(if soon { acknowledged } else { until }), Cause::NetworkQueue);
                 self.charge(now.min(acknowledged), Cause::Unexplained); // they may have been on their way for longer
             }
-            if let Some((shown, _)) = turn.shown.filter(|(shown, most)| shown - start > *most) {
+            if let Some((shown, _)) = arrival.shown.filter(|(shown, most)| shown - start > *most) {
                 self.charge(now.min(shown), Cause::Unexplained); // the request may still have been on the way
             }
-            if let Some(arrived) = turn.arrived {
+            if let Some(arrived) = arrival.arrived {
                 self.charge(now.min(arrived), Cause::Transmission);
             }
-        } else if turn.queued >= now - start {
+        } else if arrival.queued >= now - start {
             self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
-        let own = match turn.is_client {
-            _ if turn.is_doubtful => Cause::Unexplained,
+        let own = match arrival.is_client {
+            _ if arrival.is_doubtful => Cause::Unexplained,
             true => Cause::Client,
             false => Cause::Server,
         };
-        if let Some(since) = turn.sends_since {
+        if let Some(since) = arrival.sends_since {
             // its TCP had bytes of others to send all the time: they may have held these back in its socket
             self.charge(now.min(since), own);
             return self.charge(now, Cause::Unexplained);
@@ -430,50 +433,50 @@ impl Call {
     /// be read until they were retransmitted. What follows blocked bytes in one burst stood in the queue behind them.
     /// What came while an earlier byte was missing waited for that.
     #[cold]
-    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, transport: &Transport) {
+    fn charge_held(&mut self, side: usize, arrival: &Arrival, at: &At, transport: &Transport) {
         let queues = &transport.queues;
         let came = at.time.min(at.ready_time);
         // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
-        let answered = came - turn.near_rtt.max(0) / 8 * 7;
-        let asked = turn.passed && !self.is_inside(side);
+        let answered = came - arrival.near_rtt.max(0) / 8 * 7;
+        let asked = arrival.follows_peer && !self.is_inside(side);
         let resent = queues[1 - side].last_resent_before(self.position, self.since, answered).filter(|_| asked);
         let outage = transport.outages[1 - side];
         if let Some(time) = resent {
             self.charge_loss(time, outage);
         }
-        let turn = &self.charge_outage(turn, outage, came, resent.is_some());
+        let arrival = &self.charge_outage(arrival, outage, came, resent.is_some());
         let start = self.since;
-        if turn.passed && turn.near_rtt > 0 {
-            self.charge_plain(start, turn, came.min(start + turn.near_rtt));
+        if arrival.follows_peer && arrival.near_rtt > 0 {
+            self.charge_plain(start, arrival, came.min(start + arrival.near_rtt));
         }
         for interval in queues[side].intervals() {
             let own = start.saturating_add(interval.own_ns);
-            self.charge_plain(start, turn, came.min(interval.start.max(own)));
+            self.charge_plain(start, arrival, came.min(interval.start.max(own)));
             self.charge_interval(came, interval);
         }
-        self.charge_plain(start, turn, came);
+        self.charge_plain(start, arrival, came);
         self.charge(at.ready_time, if queues[side].lost { Cause::LossRecovery } else { Cause::Network });
     }
 
-    /// Accounts an outage up to `came`, and returns the rest of the turn. Before it the side was waited for as ever; in it
+    /// Accounts an outage up to `came`, and returns what is known of the rest. Before it the side was waited for as ever; in it
     /// nothing of the side could come; what had been lost came within a round trip after. What was `resent` arrived, unless
     /// the outage lasted for longer than an ACK of it may be put off.
-    fn charge_outage(&mut self, turn: &Turn, (from, to): (i64, i64), came: i64, resent: bool) -> Turn {
-        let arrived = resent && to - self.since <= turn.near_rtt + RTO_MIN;
+    fn charge_outage(&mut self, arrival: &Arrival, (from, to): (i64, i64), came: i64, resent: bool) -> Arrival {
+        let arrived = resent && to - self.since <= arrival.near_rtt + RTO_MIN;
         if to <= self.since || arrived || self.is_inside(0) || self.is_inside(1) {
-            return *turn;
+            return *arrival;
         }
-        self.charge_plain(self.since, turn, came.min(from));
-        self.charge_loss(came.min(to + turn.near_rtt.max(0)), (from, to));
-        Turn { passed: false, queued: 0, own_queue: 0, ..*turn }
+        self.charge_plain(self.since, arrival, came.min(from));
+        self.charge_loss(came.min(to + arrival.near_rtt.max(0)), (from, to));
+        Arrival { follows_peer: false, queued: 0, own_queue: 0, ..*arrival }
     }
 }
 
 /// What is known when bytes come.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    /// The other side's bytes came last.
-    passed: bool,
+struct Arrival {
+    /// The bytes before them are the other side's.
+    follows_peer: bool,
     is_client: bool,
     /// Bytes of a message may have been moving.
     is_doubtful: bool,
@@ -488,7 +491,7 @@ struct Turn {
     held: Option<(i64, i64)>,
     /// When what the side answers had arrived, as far as ACKs tell that came late though they may not be delayed.
     arrived: Option<i64>,
-    /// How long the packets of the turn were queued, nanoseconds, and for how long of it behind bytes of the same request.
+    /// How long these packets were queued, nanoseconds, and for how long of it behind bytes of the same request.
     queued: i64,
     own_queue: i64,
     /// Since when the side has had bytes of others to send all the time, if it has.
