@@ -11,7 +11,7 @@ from . import _core
 from .decode.decode import decode
 from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions, Progress
-from .detectors import DETECTORS
+from .detectors import ABOUTS, DETECTORS
 from .model.analysis import Analysis
 from .model.detector import About
 from .model.finding import Finding, Skipped
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from .selection.narrow import Part, Read
     from .selection.selection import Selection
     from .sidecar.read import Sidecar
-
-ABOUTS = {detector.id: detector.about for detector in DETECTORS}
-"""How each detector's finding is treated, by id."""
 
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Analysis:
@@ -196,7 +193,9 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
         traffic=figures.traffic(tables),
         budget={},
         verdict=(
-            tls.write_verdict(unread, findings) if mine else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
+            tls.write_verdict(unread, findings, ABOUTS)
+            if mine
+            else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
         ),
         connections=figures.connection_facts(tables, undecided=True),
         methods=(),
@@ -227,9 +226,9 @@ def _choose_tables(tables: Tables, every: Tables, about: About, part: Part | Non
     return legs.behind if legs and about.judges_servers else tables
 
 
-def _explain_by_legs(finding: Finding, legs: Legs) -> Finding:
+def _explain_by_legs(finding: Finding, about: About, legs: Legs) -> Finding:
     """Add what a proxy did with the calls of a finding, and the packets of both legs."""
-    faults = [fault for fault in legs.faults if fault.explain(finding)]
+    faults = [fault for fault in legs.faults if fault.explains(finding, about)]
     return replace(
         finding,
         explanation=" ".join((finding.explanation, *(fault.text for fault in faults))),
@@ -254,9 +253,9 @@ def _detect(
             if isinstance(answer, Finding) and sidecar is not None:
                 from .sidecar.read import add_present_settings
 
-                answer = add_present_settings(answer, tables, sidecar)
+                answer = add_present_settings(answer, detector.about, tables, sidecar)
             if isinstance(answer, Finding):
-                findings.append(_explain_by_legs(answer, legs) if legs else answer)
+                findings.append(_explain_by_legs(answer, detector.about, legs) if legs else answer)
             else:
                 skipped.append(answer)
     return verdict.link_findings(findings, ABOUTS), tuple(skipped)

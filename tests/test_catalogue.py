@@ -17,12 +17,14 @@ from msgspec import Struct
 from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded, synthetic
 
 from grpcdiag.analyzer import detectors
+from grpcdiag.analyzer._core import STATUSES
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.model.detector import HEADINGS, Detector
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.detector import FIGURES, HEADINGS, Detector
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
 
 sys.path.append(str(REPOSITORY / "docs"))
@@ -150,6 +152,18 @@ def test_synthetic_captures_fire_and_are_quiet(detector: Detector) -> None:
             assert found.lost_ns == pytest.approx(built.truth["lost_ns"], rel=0.001)
     for built in quiet:
         assert detector.id not in {f.id for f in analyze_synthetic(built.file).findings}, built.name
+
+
+@every_detector
+def test_its_costs_are_metrics_of_its_findings(detector: Detector) -> None:
+    source = inspect.getsource(module_of(detector))
+    for cost in detector.about.costs:
+        assert source.count(f'"{cost.metric}"') > 1, f"no finding has {cost.metric}"
+
+
+@every_detector
+def test_what_it_explains_is_a_cause_a_status_or_a_figure(detector: Detector) -> None:
+    assert set(detector.about.explains) <= {*CAUSES, *STATUSES, *FIGURES}
 
 
 def test_no_synthetic_capture_without_retransmissions_has_loss_recovery() -> None:

@@ -35,25 +35,25 @@ ARROWS = {
     "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.facts "
     "analyzer.selection",
     "analyzer.verify": "_core analyzer.tables",
-    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
-    "analyzer.hops",
+    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.selection analyzer.hops",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.encrypted analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.live": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
-    "analyzer.sidecar analyzer.analysis",
+    "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
     "capture.tracer": "",
     "capture": "_core analyzer.decode analyzer.sidecar capture.tracer files",
-    "reports.shared": "analyzer.model",
+    "reports.shared": "analyzer.model analyzer.detectors",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops reports.shared",
     "reports.analysis_json": "analyzer.model",
     "reports.openmetrics": "analyzer.model analyzer.live",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
-    "reports.compare": "_core analyzer.model reports.shared reports.analysis_json reports.html",
+    "reports.compare": "_core analyzer.model analyzer.detectors reports.shared reports.analysis_json reports.html",
     "reports.ci": "_core analyzer.model analyzer.detectors reports.shared reports.compare",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",
     "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
@@ -158,7 +158,25 @@ def test_others_know_of_detectors_only_their_list() -> None:
     docs = [path for path in (REPOSITORY / "docs").rglob("*.py") if "man" not in path.parts]
     others |= {path: names_of_detectors(list_absolute_imports(path)) for path in docs}
     assert len(others.pop(ENCRYPTED)) > 1
-    assert set().union(*others.values()) == {"grpcdiag.analyzer.detectors.DETECTORS"}
+    assert set().union(*others.values()) == {f"grpcdiag.analyzer.detectors.{name}" for name in ("ABOUTS", "DETECTORS")}
+
+
+@pytest.mark.parametrize(("layer", "path"), [p for p in FILES if DETECTORS not in p.values[1].parents])
+def test_no_other_file_names_a_finding(layer: str, path: Path) -> None:
+    """What others do for a finding alone is a field of its detector's `ABOUT`."""
+    ids = {one.id for one in detectors.DETECTORS}
+    named = [(node.lineno, text) for node, text in walk_texts(tree(path)) if text in ids]
+    assert not named, f"{layer}/{path.name}: {named}"
+
+
+def walk_texts(module: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node, node.value
+
+
+def test_the_walk_finds_texts() -> None:
+    assert "ping-storm" in {text for _, text in walk_texts(tree(DETECTORS / "ping_storm.py"))}
 
 
 def list_absolute_imports(path: Path) -> Iterator[str]:

@@ -5,11 +5,11 @@ A file in this folder is a detector unless its name begins with `_` or `.`; noth
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from ..model.detector import Detector
+from ..model.detector import About, Detector
 from ..model.finding import Finding, Skipped
 from ..model.limits import CHANGED
 from ..tables import Tables
@@ -31,3 +31,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
     if file.endswith(".py") and file[0] not in "_."  # hidden ones are of editors and archives
 )
 """All detectors, in the order of their names."""
+
+ABOUTS: Mapping[str, About] = {detector.id: detector.about for detector in DETECTORS}
+"""How each detector's finding is treated, by id."""

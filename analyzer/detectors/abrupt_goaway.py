@@ -53,7 +53,7 @@ import numpy as np
 
 from ..facts import draining, evidence, failures, hosts, ratings, software_at
 from ..model.analysis import Analysis
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Mask, Tables
@@ -73,6 +73,8 @@ ABOUT = About(
     precedence=1,
     weight="affected_share",
     whole_connections=True,
+    costs=(Cost("refused_rpcs", "{} refused"), Cost("lost_rpcs", "{} lost")),
+    proxy_faults=("failed_attempt",),
 )
 
 

@@ -72,7 +72,7 @@ from ..facts.hosts import name_hosts
 from ..facts.ratings import lower, quality_allows
 from ..facts.software_at import recognise_end
 from ..facts.vantage import reaction_ns
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..software import connection_ends
@@ -86,6 +86,9 @@ ABOUT = About(
     example="recorded/lab/cancelled.pcap",
     figure=contradictions.statuses("CANCELLED"),
     caused_by=("message-too-large", "peer-unreachable", "idle-connection-cut", "mtu-black-hole", "keepalive-timeout"),
+    costs=(Cost("cancelled_rpcs", "{} cancelled"),),
+    explains=("CANCELLED",),
+    proxy_faults=("changed_status", "ignored_reset"),
 )
 
 

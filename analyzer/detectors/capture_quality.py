@@ -70,7 +70,13 @@ def _write_figure(analysis: Analysis) -> str:
     )
 
 
-ABOUT = About(example="recorded/wild/grpc-js-upload-drops.pcap.zst", figure=_write_figure, one_direction=True)
+ABOUT = About(
+    example="recorded/wild/grpc-js-upload-drops.pcap.zst",
+    figure=_write_figure,
+    one_direction=True,
+    judges_capture=True,
+    picture="none",
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -82,6 +82,8 @@ ABOUT = About(
     side="client",
     caused_by=("cpu-quota", "processor-saturated", "lock-contention", "shared-connection"),
     whole_connections=True,
+    picture="idle_gaps",
+    explains=("idle_clients",),
 )
 
 

@@ -63,7 +63,7 @@ from msgspec import Struct
 from ..facts import attempts, evidence, hosts, icmp, lookups
 from ..facts.evidence import show_packet
 from ..facts.ratings import quality_allows
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration, safe
 from ..tables import Ints, Mask, Tables
@@ -76,6 +76,8 @@ ABOUT = About(
     without_rpcs=True,
     one_direction=True,
     precedence=2,
+    picture="none",
+    costs=(Cost("attempts", "{} failed", "connection attempt"),),
 )
 
 

@@ -64,7 +64,7 @@ from ..facts.resets import may_be_foreign
 from ..facts.software_at import recognise_proxy, recognise_server, seen_first
 from ..facts.unanswered import mark_first_closings
 from ..model.analysis import Analysis
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..software.texts import find_meaning, make_remedy
@@ -86,6 +86,8 @@ ABOUT = About(
     figure=_write_figure,
     caused_by=("too-many-pings", "connection-closed-early"),
     whole_connections=True,
+    picture="handshakes",
+    costs=(Cost("setup_ns", "{} of connection set-up"),),
 )
 
 

@@ -91,7 +91,7 @@ from ..facts.hosts import host
 from ..facts.ratings import lower, quality_allows
 from ..families import graceful_ends, idle_closes
 from ..model.analysis import Analysis
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..software import connection_ends, texts
@@ -122,6 +122,9 @@ ABOUT = About(
     weight="lost_share",
     precedence=2,
     whole_connections=True,
+    costs=(Cost("lost_rpcs", "{} lost"), Cost("discarded_rpcs", "{} discarded", "response")),
+    explains=("other_statuses",),
+    proxy_faults=("failed_attempt",),
 )
 
 

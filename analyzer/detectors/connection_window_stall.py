@@ -78,6 +78,8 @@ ABOUT = About(
     example="recorded/lab/connection-window-stall.pcap.gz",
     figure=contradictions.blocked_time("connection_window"),
     caused_by=("message-too-large",),
+    picture="connection_window",
+    explains=("connection_window",),
 )
 Limits = windows.ReaderLimits
 

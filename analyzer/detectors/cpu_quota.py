@@ -53,6 +53,7 @@ ABOUT = About(
     figure=contradictions.thread_time("throttled"),
     precedence=1,
     needs_processes=True,
+    explains=("threads",),
 )
 
 

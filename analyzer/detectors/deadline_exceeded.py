@@ -70,7 +70,7 @@ from ..facts.failures import Failed
 from ..facts.hosts import host, name_hosts
 from ..facts.ratings import quality_allows
 from ..facts.software_at import recognise_proxy
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..software import texts
@@ -84,6 +84,12 @@ ABOUT = About(
     caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole", "connection-closed-early"),
     precedence=3,
     weight="deadline_exceeded_share",
+    costs=(
+        Cost("deadline_exceeded_rpcs", "{} ended by a deadline"),
+        Cost("answered_late_rpcs", "{} answered after a deadline"),
+    ),
+    explains=("DEADLINE_EXCEEDED",),
+    proxy_faults=("changed_status", "ignored_reset"),
 )
 
 

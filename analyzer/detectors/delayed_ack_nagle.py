@@ -71,7 +71,12 @@ from ..software.recognise import sort_by_implementation
 from ..tables import Tables
 
 ID = "delayed-ack-nagle"
-ABOUT = About(example="recorded/lab/delayed-ack-nagle.pcap", figure=contradictions.blocked_time("delayed_ack"))
+ABOUT = About(
+    example="recorded/lab/delayed-ack-nagle.pcap",
+    figure=contradictions.blocked_time("delayed_ack"),
+    picture="delayed_acks",
+    explains=("delayed_ack",),
+)
 Limits = TimeLimits
 
 

@@ -53,7 +53,11 @@ from ..tables import Tables
 from ..tables.durations import clip_ns
 
 ID = "flow-control-deadlock"
-ABOUT = About(example="recorded/wild/window-deadlock.pcap.zst", precedence=1)
+ABOUT = About(
+    example="recorded/wild/window-deadlock.pcap.zst",
+    precedence=1,
+    picture="used_up_window",
+)
 
 _ENDS = ("the end", "the client closed the connection", "the client reset the stream")
 _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}

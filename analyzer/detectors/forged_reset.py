@@ -48,7 +48,7 @@ import numpy as np
 
 from ..facts import evidence, failures, hosts, methods, ratings
 from ..facts.resets import comes_from_elsewhere, goes_on
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Tables
@@ -60,6 +60,8 @@ ABOUT = About(
     weight="affected_share",
     whole_connections=True,
     without_rpcs=True,
+    costs=(Cost("affected_rpcs", "{} affected"),),
+    proxy_faults=("failed_attempt",),
 )
 
 

@@ -46,7 +46,11 @@ from ..tables import Ints, Tables
 
 ID = "half-closed-streams"
 ABOUT = About(
-    example="recorded/wild/half-closed-leak.pcap.zst", precedence=1, weight="share_of_limit", whole_connections=True
+    example="recorded/wild/half-closed-leak.pcap.zst",
+    precedence=1,
+    weight="share_of_limit",
+    whole_connections=True,
+    picture="handshakes",
 )
 
 

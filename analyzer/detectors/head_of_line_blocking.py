@@ -59,6 +59,8 @@ ABOUT = About(
     example="recorded/lab/head-of-line-blocking.pcap.gz",
     figure=contradictions.blocked_time("head_of_line"),
     caused_by=("loss-recovery",),
+    picture="waiting_calls",
+    explains=("head_of_line",),
 )
 Limits = TimeLimits
 

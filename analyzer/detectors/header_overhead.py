@@ -61,7 +61,11 @@ def _write_figure(analysis: Analysis) -> str:
 
 
 ABOUT = About(
-    example="recorded/lab/header-overhead.pcap", figure=_write_figure, whole_connections=True, one_direction=True
+    example="recorded/lab/header-overhead.pcap",
+    figure=_write_figure,
+    whole_connections=True,
+    one_direction=True,
+    picture="packet_rates",
 )
 
 

@@ -55,7 +55,7 @@ from msgspec import Struct
 
 from ..facts import evidence, failures, hosts, methods, ratings, resets, software_at, unanswered
 from ..facts.early_end import find_refusals
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..software import timers
@@ -68,6 +68,10 @@ ABOUT = About(
     precedence=1,
     weight="affected_share",
     whole_connections=True,
+    picture="losses",
+    costs=(Cost("affected_rpcs", "{} affected"),),
+    explains=("peer_unreachable",),
+    proxy_faults=("failed_attempt",),
 )
 
 

@@ -70,6 +70,8 @@ ABOUT = About(
     example="recorded/wild/etcd-bigrange.pcap.zst",
     figure=contradictions.blocked_time("congestion_window"),
     caused_by=("connection-churn",),
+    picture="flight",
+    explains=("congestion_window",),
 )
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")

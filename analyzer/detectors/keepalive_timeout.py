@@ -46,7 +46,7 @@ import numpy as np
 
 from ..facts import evidence, hosts, methods, ratings, software_at, unanswered
 from ..facts.failures import NOBODY, LossLimits, severity_of_loss
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Mask, Tables
@@ -54,7 +54,12 @@ from ..tables.grouping import distinct
 
 ID = "keepalive-timeout"
 ABOUT = About(
-    example="recorded/wild/ka-too-short.pcap.zst", precedence=1, weight="affected_share", whole_connections=True
+    example="recorded/wild/ka-too-short.pcap.zst",
+    precedence=1,
+    weight="affected_share",
+    whole_connections=True,
+    costs=(Cost("affected_rpcs", "{} affected"),),
+    proxy_faults=("failed_attempt",),
 )
 
 

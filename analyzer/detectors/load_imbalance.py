@@ -53,7 +53,11 @@ from ..tables import Tables
 from ..tables.grouping import distinct, group_rows
 
 ID = "load-imbalance"
-ABOUT = About(example="recorded/wild/lb-allonone.pcap.zst", whole_connections=True)
+ABOUT = About(
+    example="recorded/wild/lb-allonone.pcap.zst",
+    whole_connections=True,
+    picture="handshakes",
+)
 
 _ADDRESS_KINDS = (1, 28)
 """DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""

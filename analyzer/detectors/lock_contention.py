@@ -53,6 +53,7 @@ ABOUT = About(
     figure=contradictions.thread_time("lock"),
     precedence=3,
     needs_processes=True,
+    explains=("threads",),
 )
 
 

@@ -113,6 +113,9 @@ ABOUT = About(
     figure=_write_figure,
     caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
     whole_connections=True,
+    counts_losses=True,
+    picture="losses",
+    explains=("loss_recovery", "retransmissions", "congestion_window"),
 )
 
 _LOSS = CAUSES.index("loss_recovery")

@@ -44,7 +44,7 @@ import numpy as np
 
 from ..facts import draining, failures, hosts, ratings
 from ..facts.failures import Failed
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import TOUCHES_GAP, Tables
@@ -55,6 +55,7 @@ ABOUT = About(
     caused_by=("stream-timeout", "keepalive-timeout"),
     precedence=2,
     weight="lost_share",
+    costs=(Cost("lost_answers", "{} without a complete answer"),),
 )
 
 _NO_ERROR, _SERVER = 0, 1

@@ -76,7 +76,12 @@ def _write_figure(analysis: Analysis) -> str:
 
 
 ABOUT = About(
-    example="recorded/max-concurrent-streams.pcap", figure=_write_figure, precedence=5, whole_connections=True
+    example="recorded/max-concurrent-streams.pcap",
+    figure=_write_figure,
+    precedence=5,
+    whole_connections=True,
+    picture="streams",
+    explains=("stream_limit",),
 )
 
 

@@ -51,14 +51,19 @@ from ..facts.evidence import FEW_EXAMPLES, show_packet
 from ..facts.failures import Failed
 from ..facts.hosts import name_hosts
 from ..facts.ratings import lower, quality_allows
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..software.recognise import C_CORE
 from ..tables import ERROR_CODES, Counts, Mask, Tables
 
 ID = "message-too-large"
-ABOUT = About(example="recorded/wild/grpc-java-receive-limit.pcap.zst", precedence=2, weight="refused_share")
+ABOUT = About(
+    example="recorded/wild/grpc-java-receive-limit.pcap.zst",
+    precedence=2,
+    weight="refused_share",
+    costs=(Cost("refused_rpcs", "{} refused"),),
+)
 RESOURCE_EXHAUSTED, OUT_OF_RANGE = (_core.STATUSES.index(name) for name in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE"))
 TOO_LARGE = re.compile(
     r"message.*(larger|exceeds|too large|too big|too long)|(larger|exceeds|too large).*message", re.I | re.S

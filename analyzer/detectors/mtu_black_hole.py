@@ -65,7 +65,11 @@ from ..tables.grouping import distinct
 
 ID = "mtu-black-hole"
 ABOUT = About(
-    example="recorded/wild/mtu-blackhole-server.pcap.zst", precedence=0, whole_connections=True, without_rpcs=True
+    example="recorded/wild/mtu-blackhole-server.pcap.zst",
+    precedence=0,
+    whole_connections=True,
+    without_rpcs=True,
+    picture="losses",
 )
 _LOSS = CAUSES.index("loss_recovery")
 LEAST_HEADERS = 40

@@ -98,7 +98,10 @@ from ..tables.grouping import distinct, group_rows
 
 ID = "network-queueing"
 ABOUT = About(
-    example="recorded/lab/network-queueing-upload.pcap.gz", figure=contradictions.blocked_time("network_queue")
+    example="recorded/lab/network-queueing-upload.pcap.gz",
+    figure=contradictions.blocked_time("network_queue"),
+    picture="queue_delay",
+    explains=("network_queue",),
 )
 
 _QUEUE = CAUSES.index("network_queue")

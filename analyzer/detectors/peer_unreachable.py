@@ -79,6 +79,9 @@ ABOUT = About(
     precedence=0,
     whole_connections=True,
     without_rpcs=True,
+    picture="losses",
+    explains=("peer_unreachable",),
+    proxy_faults=("failed_attempt",),
 )
 
 

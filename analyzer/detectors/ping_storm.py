@@ -68,6 +68,8 @@ ABOUT = About(
     precedence=8,
     whole_connections=True,
     one_direction=True,
+    picture="packet_rates",
+    explains=("control_packets",),
 )
 _EXAMPLES = 4
 """PINGs shown as evidence."""

@@ -50,6 +50,7 @@ ABOUT = About(
     caused_by=("cpu-quota",),
     precedence=2,
     needs_processes=True,
+    explains=("threads",),
 )
 _READY = ("runnable", "other_processes")
 

@@ -52,7 +52,7 @@ from ..facts.evidence import FEW_EXAMPLES
 from ..facts.failures import Failed
 from ..facts.hosts import name_hosts
 from ..facts.ratings import quality_allows
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..software import metadata, timers
@@ -61,7 +61,13 @@ from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 
 ID = "proxy-error"
-ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", precedence=2, weight="refused_share")
+ABOUT = About(
+    example="recorded/wild/nginx-http-statuses.pcap.zst",
+    precedence=2,
+    weight="refused_share",
+    costs=(Cost("refused_rpcs", "{} refused"),),
+    proxy_faults=("changed_status",),
+)
 _TOO_LARGE = 431
 _STATUSES = 5
 """HTTP statuses shown, the most frequent first."""

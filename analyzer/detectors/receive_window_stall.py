@@ -68,6 +68,8 @@ ABOUT = About(
     example="recorded/lab/receive-window-stall.pcap",
     figure=contradictions.blocked_time("receive_window"),
     caused_by=("message-too-large",),
+    picture="receive_window",
+    explains=("receive_window",),
 )
 
 

@@ -53,6 +53,7 @@ ABOUT = About(
     figure=contradictions.calls_at_once,
     caused_by=("shared-connection",),
     whole_connections=True,
+    picture="batches",
 )
 
 

@@ -64,14 +64,19 @@ from ..facts import evidence, failures, ratings
 from ..facts.methods import names
 from ..facts.repeats import Repeated, find_repeats
 from ..facts.retries import Retries, find_retries
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
 from ..tables.grouping import distinct
 
 ID = "retry-storm"
-ABOUT = About(example="recorded/wild/retry-storm.pcap.zst", precedence=3, weight="retried_share")
+ABOUT = About(
+    example="recorded/wild/retry-storm.pcap.zst",
+    precedence=3,
+    weight="retried_share",
+    costs=(Cost("retries", "{} sent", "retry"),),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

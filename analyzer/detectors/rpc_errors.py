@@ -65,7 +65,7 @@ from ..facts.hosts import host
 from ..facts.ratings import quality_allows
 from ..facts.vantage import reaction_ns
 from ..model.analysis import Analysis
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..software import texts as known_texts
@@ -100,6 +100,9 @@ ABOUT = About(
     ),
     precedence=4,
     weight="failed_share",
+    costs=(Cost("failed_rpcs", "{} failed"),),
+    explains=("other_statuses",),
+    proxy_faults=("changed_status",),
 )
 _STATUSES = 5
 """Statuses shown, the most frequent first."""

@@ -86,6 +86,7 @@ ABOUT = About(
     figure=contradictions.calls_at_once,
     weight="queued_share",
     whole_connections=True,
+    picture="streams",
 )
 
 _SERVER, _NETWORK = CAUSES.index("server"), CAUSES.index("network")

@@ -90,6 +90,7 @@ ABOUT = About(
     weight="server_time_share",
     weighs_time=True,
     judges_servers=True,
+    explains=("server",),
 )
 
 _NO_NAME = "a method whose name is not known"

@@ -97,6 +97,8 @@ ABOUT = About(
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=6,
     whole_connections=True,
+    picture="idle_gaps",
+    explains=("idle_clients",),
 )
 
 

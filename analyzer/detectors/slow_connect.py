@@ -60,14 +60,19 @@ from ..facts import lookups as dns_lookups
 from ..facts.evidence import show_packet
 from ..facts.methods import methods_of_connections, rpc_time
 from ..facts.ratings import lower, quality_allows, severity
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
 
 ID = "slow-connect"
 ABOUT = About(
-    example="recorded/wild/connect-syn-retry.pcap.zst", whole_connections=True, without_rpcs=True, precedence=1
+    example="recorded/wild/connect-syn-retry.pcap.zst",
+    whole_connections=True,
+    without_rpcs=True,
+    precedence=1,
+    picture="handshakes",
+    costs=(Cost("delay_ns", "connections delayed by {}"),),
 )
 
 

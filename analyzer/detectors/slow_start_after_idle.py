@@ -68,7 +68,7 @@ from msgspec.structs import replace
 
 from ..facts import congestion, contradictions, evidence, hosts, methods, ratings, stalls
 from ..model.budget import CAUSES
-from ..model.detector import About
+from ..model.detector import About, Requirement
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration, format_times
 from ..tables import Ints, Tables
@@ -76,7 +76,15 @@ from ..tables.durations import total_ns
 from ..tables.grouping import distinct
 
 ID = "slow-start-after-idle"
-ABOUT = About(example="recorded/rtt205-go-16000.pcap", figure=contradictions.blocked_time("congestion_window"))
+ABOUT = About(
+    example="recorded/rtt205-go-16000.pcap",
+    figure=contradictions.blocked_time("congestion_window"),
+    requires=Requirement(
+        "net.ipv4.tcp_slow_start_after_idle", "bursts stopped after idle time as with a restarted congestion window"
+    ),
+    picture="flight",
+    explains=("congestion_window",),
+)
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 

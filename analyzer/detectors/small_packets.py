@@ -82,6 +82,8 @@ ABOUT = About(
     figure=_write_figure,
     precedence=7,
     whole_connections=True,
+    picture="packet_rates",
+    explains=("data_packets",),
 )
 
 

@@ -57,7 +57,7 @@ from ..facts.evidence import EXAMPLES
 from ..facts.failures import Failed
 from ..facts.hosts import name_hosts
 from ..facts.ratings import lower, quality_allows
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..software import timers
@@ -66,7 +66,12 @@ from ..tables import NOT_SEEN, Ints, Mask, Tables
 from ..tables.grouping import distinct
 
 ID = "stream-timeout"
-ABOUT = About(example="recorded/wild/haproxy-streamtimeout.pcap.zst", precedence=3, weight="ended_share")
+ABOUT = About(
+    example="recorded/wild/haproxy-streamtimeout.pcap.zst",
+    precedence=3,
+    weight="ended_share",
+    costs=(Cost("ended_rpcs", "{} ended early"),),
+)
 
 
 class Limits(common.Rates, frozen=True, eq=False):

@@ -71,6 +71,8 @@ ABOUT = About(
     example="recorded/lab/stream-window-stall.pcap",
     figure=contradictions.blocked_time("stream_window"),
     caused_by=("message-too-large",),
+    picture="stream_window",
+    explains=("stream_window",),
 )
 Limits = windows.ReaderLimits
 

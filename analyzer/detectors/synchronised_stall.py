@@ -71,7 +71,7 @@ from msgspec import Struct
 
 from ..facts import contradictions, evidence, hosts, methods, ratings, relays, software_at, threads
 from ..model.budget import CAUSES
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
 from ..model.text import count, duration, format_times
 from ..software import pauses
@@ -89,6 +89,7 @@ ABOUT = About(
     caused_by=("cpu-quota", "processor-saturated"),
     precedence=1,
     whole_connections=True,
+    costs=(Cost("silent_ns", "silent for {}"),),
 )
 
 

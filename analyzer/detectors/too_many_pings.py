@@ -56,7 +56,7 @@ from ..facts.methods import methods_of_connections
 from ..facts.ratings import quality_allows
 from ..facts.software_at import recognise_end, seen_first
 from ..model.analysis import Analysis
-from ..model.detector import About
+from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..tables import Ints, Tables
@@ -70,7 +70,16 @@ def _write_figure(analysis: Analysis) -> str:
     return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
 
 
-ABOUT = About(example="recorded/too-many-pings.pcap", figure=_write_figure, precedence=1, whole_connections=True)
+ABOUT = About(
+    example="recorded/too-many-pings.pcap",
+    figure=_write_figure,
+    precedence=1,
+    whole_connections=True,
+    picture="packet_rates",
+    costs=(Cost("open_rpcs", "{} lost"),),
+    explains=("other_statuses",),
+    proxy_faults=("failed_attempt",),
+)
 
 ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"

@@ -61,6 +61,8 @@ ABOUT = About(
     precedence=9,
     whole_connections=True,
     one_direction=True,
+    picture="packet_rates",
+    explains=("control_packets",),
 )
 
 

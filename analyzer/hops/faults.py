@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..facts import failures
+from ..model.detector import About, ProxyFault
 from ..model.finding import Evidence, Finding
 from ..model.text import count
 from ..summary.hops import TRAILERS
@@ -19,32 +20,20 @@ _CUT = (failures.CLIENT_DEADLINE, failures.CLIENT_RESET)
 _BY_SERVER = (TRAILERS, failures.HTTP_STATUS, _core.STATUS_SOURCES.index("server_reset"))
 _EXAMPLES = 2
 """Calls shown as evidence (heuristic: enough to look one up)."""
-_OF_STATUSES = ("rpc-errors", "cancelled", "deadline-exceeded", "proxy-error")
-_OF_RESETS = ("cancelled", "deadline-exceeded")
-_OF_ATTEMPTS = (
-    "connection-closed-early",
-    "abrupt-goaway",
-    "forged-reset",
-    "idle-connection-cut",
-    "keepalive-timeout",
-    "peer-unreachable",
-    "too-many-pings",
-)
 
 
 class Fault(Struct, frozen=True, eq=False):
     """What a proxy did with calls whose legs ended differently, for the findings about one of these legs."""
 
-    findings: tuple[str, ...]
-    """Ids of the findings that it explains."""
+    kind: ProxyFault
     connections: frozenset[int]
     """The connections of both legs."""
     text: str
     evidence: tuple[Evidence, ...]
 
-    def explain(self, finding: Finding) -> bool:
+    def explains(self, finding: Finding, about: About) -> bool:
         """Check whether a finding is about one of these legs."""
-        return finding.id in self.findings and not self.connections.isdisjoint(finding.scope.connections)
+        return self.kind in about.proxy_faults and not self.connections.isdisjoint(finding.scope.connections)
 
 
 class Ends(Struct, frozen=True, eq=False):
@@ -113,26 +102,26 @@ def list_faults(tables: Tables, proxy: str, held: Held, ends: Ends) -> Iterator[
         front, last = held.front[mask], held.last[mask]
         if len(front):
             text = f"The proxy {proxy} {what.format(count(len(front), 'call'))}: {_name_changes(tables, last, front)}."
-            yield _make_fault(tables, _OF_STATUSES, text, _show_ends(tables, last, front), (front, last))
+            yield _make_fault(tables, "changed_status", text, _show_ends(tables, last, front), (front, last))
     front, last = held.front[ends.went_on], held.last[ends.went_on]
     if len(front):
         resets = count(len(front), "reset")
         text = f"The proxy {proxy} did not pass on {resets} of the client: the server behind went on."
-        yield _make_fault(tables, _OF_RESETS, text, _show_resets(tables, front, last), (front, last))
+        yield _make_fault(tables, "ignored_reset", text, _show_resets(tables, front, last), (front, last))
     if len(ends.attempts):
         statuses = Counter(_name_status(tables, row) for row in ends.attempts.tolist())
         text = (
             f"{count(len(ends.attempts), 'attempt')} behind the proxy {proxy} failed before it retried: "
             f"{failures.listed(dict(statuses.most_common()))}."
         )
-        yield _make_fault(tables, _OF_ATTEMPTS, text, _show_retries(tables, ends), (ends.attempts, ends.again))
+        yield _make_fault(tables, "failed_attempt", text, _show_retries(tables, ends), (ends.attempts, ends.again))
 
 
 def _make_fault(
-    tables: Tables, findings: tuple[str, ...], text: str, evidence: Iterator[Evidence], legs: tuple[Ints, Ints]
+    tables: Tables, kind: ProxyFault, text: str, evidence: Iterator[Evidence], legs: tuple[Ints, Ints]
 ) -> Fault:
     connections = frozenset(tables.rpcs.connection[np.concatenate(legs)].tolist())
-    return Fault(findings, connections, text, tuple(evidence))
+    return Fault(kind, connections, text, tuple(evidence))
 
 
 def _name_status(tables: Tables, row: int) -> str:

@@ -1,6 +1,7 @@
 """How a detector's finding relates to other findings, and what it counts."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 from msgspec import Struct
 
@@ -17,6 +18,60 @@ HEADINGS = (
     "References",
 )
 """The sections of every detector's docstring, in this order."""
+
+
+PictureName = Literal[
+    "batches",
+    "connection_window",
+    "delayed_acks",
+    "flight",
+    "handshakes",
+    "idle_gaps",
+    "latencies",
+    "losses",
+    "none",
+    "packet_rates",
+    "queue_delay",
+    "receive_window",
+    "stream_window",
+    "streams",
+    "used_up_window",
+    "waiting_calls",
+]
+"""What `analyzer/views/pictures` can draw; `none` is for findings about what has no calls and no packets."""
+
+ProxyFault = Literal["changed_status", "ignored_reset", "failed_attempt"]
+"""What a proxy did with calls whose legs ended differently; see `analyzer/hops/faults.py`."""
+
+FIGURES = (
+    "control_packets",
+    "data_packets",
+    "idle_clients",
+    "other_statuses",
+    "retransmissions",
+    "stream_limit",
+    "threads",
+)
+"""What two captures may differ in, other than a cause of RPC time or a status; see `About.explains`."""
+
+
+class Cost(Struct, frozen=True, eq=False):
+    """A metric that says what a finding costs if that is no RPC time."""
+
+    metric: str
+    """A number, or a duration if its name ends with `_ns`; 0 is no cost."""
+    text: str
+    """The metric takes the place of `{}`: `{} failed`."""
+    noun: str = "RPC"
+    """What it counts."""
+
+
+class Requirement(Struct, frozen=True, eq=False):
+    """A setting of Linux without which a finding cannot occur."""
+
+    sysctl: str
+    pattern: str
+    """What the packets show nonetheless, as the beginning of a sentence."""
 
 
 class About(Struct, frozen=True, eq=False):
@@ -48,6 +103,20 @@ class About(Struct, frozen=True, eq=False):
     """`client` or `server`, where its findings are always about that side; else the metric `side` says which."""
     one_direction: bool = False
     """It judges what one side sent: it needs no packet of the other side."""
+    judges_capture: bool = False
+    """It judges the capture: the verdict names it after others as severe, and it is no example of a problem."""
+    counts_losses: bool = False
+    """It counts lost packets: captures of both hosts say how many of them were lost between them."""
+    requires: Requirement | None = None
+    """Where the recording host has this setting off, the finding is skipped."""
+    proxy_faults: tuple[ProxyFault, ...] = ()
+    """What a proxy did with calls of which the finding may be about one leg."""
+    picture: PictureName = "latencies"
+    """The picture that shows it in the HTML report."""
+    costs: tuple[Cost, ...] = ()
+    """What it costs if that is no RPC time."""
+    explains: tuple[str, ...] = ()
+    """Causes of RPC time, statuses and `FIGURES` that it explains where two captures differ; the nearest first."""
 
 
 class Detector(Struct, frozen=True, eq=False):

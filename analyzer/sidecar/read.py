@@ -14,6 +14,7 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..model.recorded import HostClock, RecordingFacts, ThreadTimes
 from ..tables import DIRECTIONS, Ints, Measured, Tables
@@ -362,20 +363,16 @@ _ROUTE = re.compile(r"\bip route change \S+ initcwnd\b")
 _NOT_SET = "10, the kernel's default: no route sets it"
 
 
-def add_present_settings(finding: Finding, tables: Tables, sidecar: Sidecar) -> Finding | Skipped:
+def add_present_settings(finding: Finding, about: About, tables: Tables, sidecar: Sidecar) -> Finding | Skipped:
     """Add the present values on the recording host of the settings that the remedies name.
 
-    A finding about idle restarts is skipped when the host has them switched off.
+    A finding is skipped when the host has switched off what it requires.
     """
     remedies = tuple(_add_value(remedy, finding, tables, sidecar) for remedy in finding.remedies)
-    if finding.id == "slow-start-after-idle" and any(
-        remedy.present == "0" and "tcp_slow_start_after_idle" in remedy.knob for remedy in remedies
-    ):
-        reason = (
-            "bursts stopped after idle time as with a restarted congestion window, but on their host "
-            f"net.ipv4.tcp_slow_start_after_idle is 0 ({sidecar.file}): the cause is another one"
-        )
-        return Skipped(finding.id, reason)
+    needs = about.requires
+    if needs and any(remedy.present == "0" and needs.sysctl in remedy.knob for remedy in remedies):
+        but = f"but on their host {needs.sysctl} is 0 ({sidecar.file})"
+        return Skipped(finding.id, f"{needs.pattern}, {but}: the cause is another one")
     return replace(finding, remedies=remedies)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..model.analysis import Verdict
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
 from ..model.text import duration
 from ..model.tls import KEY_LOGS, Blocked, RecordFacts, Silences, TlsFacts, TlsReport
@@ -19,9 +20,6 @@ TLS = PROTOCOLS.index("tls")
 
 TLS_VERSIONS: Mapping[int, str] = {0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
 """Names of `Connections.tls_version`."""
-
-_QUALITY = "capture-quality"
-"""The finding that reports encrypted bytes."""
 
 _OFFERS, _OFFERS_H2, _CHOSEN, _CHOSEN_H2 = 1, 2, 4, 8
 """Bits of `Connections.tls_alpn`."""
@@ -96,7 +94,7 @@ def report(connections: tuple[TlsFacts, ...]) -> TlsReport | None:
     return TlsReport(connections, KEY_LOGS) if connections else None
 
 
-def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding]) -> Verdict:
+def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding], abouts: Mapping[str, About]) -> Verdict:
     """Say that no RPC can be read, what to do about it, and the most severe finding that TCP shows."""
     mine = [one for one in unread if one.may_be_grpc]
     offered = any(one.offers_h2 or one.h2 for one in mine)
@@ -106,10 +104,11 @@ def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding]) -> Verdi
         f"{connections}, {probably}, cannot be read without the secrets: record them with the capture and pass "
         "--keylog FILE."
     )
-    others = (f for f in found if f.severity != "info" and f.id != _QUALITY)
+    of_capture = next((f.id for f in found if abouts[f.id].judges_capture), None)
+    others = (f for f in found if f.severity != "info" and not abouts[f.id].judges_capture)
     grave = sorted(others, key=lambda f: (f.part_of is not None, -SEVERITIES.index(f.severity), f.id))
     if not grave:
-        return Verdict(text, _QUALITY if any(f.id == _QUALITY for f in found) else None)
+        return Verdict(text, of_capture)
     return Verdict(f"{text} TCP shows: {grave[0].verdict}", grave[0].id)
 
 

@@ -115,7 +115,7 @@ def _choose(
     place = most if most and abouts[most.id].weighs_time else None
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
-        if missing := _find_missing(grave, worst, budget):
+        if missing := _find_missing(grave, worst, budget, abouts):
             return Verdict(f"{missing.verdict} {_mention(worst)}", missing.id)
         if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
             return Verdict(f"{larger.verdict} {_mention(worst)}", larger.id)
@@ -164,12 +164,14 @@ def _describe_transmission(budget: Mapping[str, int]) -> str:
     return f"{share:.0%} of the RPC time is transmission: send fewer bytes (compression), or use a faster path."
 
 
-def _find_missing(grave: Sequence[Finding], worst: Finding, budget: Mapping[str, int]) -> Finding | None:
+def _find_missing(
+    grave: Sequence[Finding], worst: Finding, budget: Mapping[str, int], abouts: Abouts
+) -> Finding | None:
     """Find the finding about the capture, if it lacks most of the RPC time and the worst finding costs less."""
     share = budget.get("capture_gap", 0) / max(1, sum(budget.values()))
     if share <= _MOST or worst.share is None or worst.share >= share:
         return None
-    return next((finding for finding in grave if finding.id == "capture-quality"), None)
+    return next((finding for finding in grave if abouts[finding.id].judges_capture), None)
 
 
 def _find_most(findings: Sequence[Finding], abouts: Abouts, budget: Mapping[str, int]) -> Finding | None:
@@ -209,5 +211,9 @@ def weigh(finding: Finding, about: About) -> float:
 
 
 def _rank(finding: Finding, about: About) -> tuple[int, float, int, str]:
-    about_the_capture = int(finding.id == "capture-quality")
-    return (about_the_capture - _rank_severity(finding) * 2, -weigh(finding, about), about.precedence, finding.id)
+    return (
+        int(about.judges_capture) - _rank_severity(finding) * 2,
+        -weigh(finding, about),
+        about.precedence,
+        finding.id,
+    )

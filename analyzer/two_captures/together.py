@@ -13,6 +13,7 @@ from ..analysis import analyze, of_capture, of_tables
 from ..decode.decode import decode
 from ..decode.errors import NoGrpcError, TooLargeError
 from ..decode.runner import DecodeOptions, Progress
+from ..detectors import ABOUTS
 from ..model.analysis import Analysis, Apart, Quantiles
 from ..model.ends import ClockFacts, Ends, EndsCapture, EndsConnection, EndsMethod, LostPacket, Way
 from ..model.finding import Finding
@@ -32,8 +33,6 @@ from .split import SPLIT_CAUSES, Delays, Split, split
 
 LISTED = 1_000
 """Most lost packets listed per direction."""
-_LOSSES = "loss-recovery"
-"""The finding about losses."""
 
 
 def analyze_files(
@@ -131,7 +130,7 @@ def _combine(both: tuple[Recorded, Recorded], described: Described, synchronised
 
 def _add_losses(finding: Finding, ends: Ends) -> Finding:
     """Add the losses seen from both ends to the finding about losses."""
-    if finding.id != _LOSSES:
+    if not ABOUTS[finding.id].counts_losses:
         return finding
     needless = ends.up.needless_retransmissions + ends.down.needless_retransmissions
     metrics: dict[str, int | float | str] = {

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..decode.runner import DecodeOptions, Run
+from ..detectors import ABOUTS
 from ..model.analysis import Analysis
 from ..model.finding import Finding
 from ..tables import COMPLETE, Ints, Tables
@@ -155,7 +156,7 @@ def _place(analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Table
 def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> _Place | None:
     """Find the first packets of a finding that lie close together on one connection; None without any."""
     shown = [e for e in finding.evidence[:MOST_EVIDENCE] if e.packet in packets]
-    if not shown or finding.id == "capture-quality":
+    if not shown or ABOUTS[finding.id].judges_capture:
         return None
     first = packets[shown[0].packet]
     begin = end = shown[0].time_ns

@@ -6,8 +6,9 @@ Without a reason the sentence says that the cause is not visible.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from ...analyzer.detectors import ABOUTS
 from .difference import FAILED, MOSTLY, NOTABLE, Difference, Reason, find_new
 from .figures import weight
 from .latency import compare_latency, describe_doubt
@@ -54,15 +55,6 @@ def text(first: Run, second: Run, baselines: Sequence[Run] = ()) -> str:
     return found[0].sentence
 
 
-_FAILING: Mapping[str, tuple[str, ...]] = {
-    "DEADLINE_EXCEEDED": ("deadline-exceeded",),
-    "CANCELLED": ("cancelled",),
-}
-"""Findings that explain a status."""
-_ENDED = ("too-many-pings", "connection-closed-early", "rpc-errors")
-"""Findings that explain all other statuses, the most specific first."""
-
-
 def _compare_failures(first: Run, second: Run) -> Iterator[Difference]:
     one, two = first.failed_share, second.failed_share
     if one is None or two is None or abs(one - two) < FAILED:
@@ -74,6 +66,10 @@ def _compare_failures(first: Run, second: Run) -> Iterator[Difference]:
     yield Difference("failed_rpcs", worse.label, other.label, over(most, least), fact, (reason,) if reason else ())
 
 
+_EXPLAINED = {what for about in ABOUTS.values() for what in about.explains}
+"""Also statuses: those that a finding explains alone."""
+
+
 def _explain_failures(worse: Run, other: Run) -> Reason | None:
     """Find the statuses with the largest increase, and the finding that explains them."""
     more = {
@@ -82,12 +78,12 @@ def _explain_failures(worse: Run, other: Run) -> Reason | None:
         if status not in ("OK", "not_seen")
     }
     whole = sum(share for share in more.values() if share > 0)
-    groups: dict[tuple[str, ...], float] = {}
+    groups: dict[str, float] = {}
     for status, share in more.items():
-        names = _FAILING.get(status, _ENDED)
-        groups[names] = groups.get(names, 0.0) + max(share, 0.0)
-    names, share = max(groups.items(), key=lambda item: item[1], default=(_ENDED, 0.0))
-    finding = next((finding for name in names if (finding := find_new(name, worse, other))), None)
+        what = status if status in _EXPLAINED else "other_statuses"
+        groups[what] = groups.get(what, 0.0) + max(share, 0.0)
+    what, share = max(groups.items(), key=lambda item: item[1], default=("other_statuses", 0.0))
+    finding = find_new(what, worse, other)
     if finding is None or share < MOSTLY * whole or not whole:
         return None
     return Reason(f"{finding.title} ({finding.id})", min(share / whole, 1.0), finding)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ...analyzer.detectors import ABOUTS
 from ...analyzer.model.finding import Finding
 from .run import Run
 
@@ -57,9 +58,24 @@ class Difference(Struct, frozen=True):
         return f"{self.fact} {word} {', and '.join(reason.text for reason in self.reasons)}."
 
 
-def find_new(name: str, worse: Run, other: Run) -> Finding | None:
-    """Find the finding of that id in one capture, unless the other has it too: then it is not what differs."""
-    return None if other.finding(name) else worse.finding(name)
+def find_new(what: str, worse: Run, other: Run) -> Finding | None:
+    """Find the finding of one capture that explains a difference most directly."""
+    return next(iter(list_new(what, worse, other)), None)
+
+
+def list_new(what: str, worse: Run, other: Run) -> list[Finding]:
+    """List the findings of one capture that explain a difference (`About.explains`), the most direct first.
+
+    What the other capture has as well is not what differs.
+    """
+    found = [one for one in worse.findings.values() if what in explains(one) and not other.finding(one.id)]
+    return sorted(found, key=lambda one: (explains(one).index(what), ABOUTS[one.id].precedence, -(one.lost_ns or 0)))
+
+
+def explains(finding: Finding) -> tuple[str, ...]:
+    """List what a finding explains: nothing, if only another version knows it."""
+    about = ABOUTS.get(finding.id)
+    return about.explains if about else ()
 
 
 def times(ratio: float) -> str:

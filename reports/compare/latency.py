@@ -1,13 +1,13 @@
 """Say why RPCs of one capture take longer than the other's."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ...analyzer.model.analysis import MethodFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import duration
 from ..shared.causes import name_cause
-from .difference import LEAST_NS, MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, order_by, times
+from .difference import LEAST_NS, MOSTLY, NOTABLE, PARTLY, Difference, Reason, list_new, order_by, times
 from .figures import Shift, shifts
 from .run import Run, answered, over
 
@@ -155,23 +155,7 @@ def describe_causes(parts: _Parts) -> str:
     return " and ".join(texts)
 
 
-_FINDINGS_OF: dict[str, tuple[str, ...]] = {
-    "server": ("server-latency",),
-    "congestion_window": ("slow-start-after-idle", "initial-congestion-window", "loss-recovery"),
-    "receive_window": ("receive-window-stall",),
-    "stream_window": ("stream-window-stall",),
-    "connection_window": ("connection-window-stall",),
-    "loss_recovery": ("loss-recovery",),
-    "delayed_ack": ("delayed-ack-nagle",),
-    "head_of_line": ("head-of-line-blocking",),
-    "network_queue": ("network-queueing",),
-    "peer_unreachable": ("peer-unreachable", "idle-connection-cut"),
-}
-"""Findings that explain a cause's time, the most specific first."""
-
-
 def _find_finding(worse: Run, other: Run, parts: _Parts, excess_ns: float) -> Finding | None:
     """Find a finding of these causes in the worse capture whose lost time is most of the difference."""
-    names: Iterable[str] = (name for cause, _ in parts for name in _FINDINGS_OF.get(cause, ()))
-    found = [finding for name in names if (finding := find_new(name, worse, other))]
+    found = (finding for cause, _ in parts for finding in list_new(cause, worse, other))
     return next((f for f in found if f.lost_ns is not None and f.lost_ns >= MOSTLY * excess_ns), None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, order_by, times
+from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, list_new, order_by, times
 from .figures import bunched, packets_of, part, weight
 from .run import Run, over
 
@@ -38,7 +38,7 @@ def _explain_data(worse: Run, other: Run, share: float) -> Reason | None:
         return None
     if together >= NOTABLE * apart:
         sharing = f"a packet carries {apart:.1f} of its messages instead of {together:.1f}"
-        finding = find_new("small-packets", worse, other)
+        finding = find_new("data_packets", worse, other)
         spread = _describe_spread(worse, other)
         return Reason(f"{spread}, so {sharing}" if spread else sharing, share, finding)
     size = [over(run.sent("message_bytes"), run.messages) for run in (worse, other)]
@@ -47,7 +47,7 @@ def _explain_data(worse: Run, other: Run, share: float) -> Reason | None:
     cut = [over(run.sent("data_frames"), run.messages) for run in (worse, other)]
     if cut[0] and cut[1] and cut[0] >= NOTABLE * cut[1]:
         frames = f"its messages are split into {cut[0]:.1f} DATA frames instead of {cut[1]:.1f}"
-        return Reason(frames, share, find_new("small-packets", worse, other))
+        return Reason(frames, share, find_new("data_packets", worse, other))
     return None
 
 
@@ -66,10 +66,9 @@ def _describe_spread(worse: Run, other: Run) -> str | None:
 
 def _explain_control(worse: Run, other: Run, share: float) -> Reason:
     """Explain more packets with only control frames."""
-    storms = [f for name in ("ping-storm", "window-update-storm") if (f := find_new(name, worse, other))]
     more, fewer = (_format_part(run, packets_of(run, "control") or 0) for run in (worse, other))
     text = f"{more} packets carry only {_name_frames(worse)} ({other.label}: {fewer})"
-    return Reason(text, share, max(storms, key=weight, default=None))
+    return Reason(text, share, max(list_new("control_packets", worse, other), key=weight, default=None))
 
 
 def _name_frames(run: Run) -> str:
@@ -91,7 +90,7 @@ def _explain_other(worse: Run, other: Run, share: float) -> Reason:
     if again - theirs >= MOSTLY * rest:
         more, fewer = (_format_part(run, run.retransmitted) for run in (worse, other))
         text = f"{more} packets are retransmitted ({other.label}: {fewer})"
-        return Reason(text, share, find_new("loss-recovery", worse, other))
+        return Reason(text, share, find_new("retransmissions", worse, other))
     more, fewer = (_format_part(run, packets_of(run, "other") or 0) for run in (worse, other))
     return Reason(f"{more} packets only acknowledge, open or close ({other.label}: {fewer})", share)
 

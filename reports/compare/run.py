@@ -125,10 +125,11 @@ class Run(Struct, frozen=True, dict=True):
 
     def finding(self, name: str) -> Finding | None:
         """Find the finding with that id."""
-        return self._findings.get(name)
+        return self.findings.get(name)
 
     @cached_property
-    def _findings(self) -> Mapping[str, Finding]:
+    def findings(self) -> Mapping[str, Finding]:
+        """Index the costliest finding of each id."""
         return {
             finding.id: finding for finding in reversed(self.analysis.findings)
         }  # the first of an id is the costliest

@@ -9,6 +9,7 @@ from msgspec import Struct
 from ...analyzer.model.budget import CAUSES
 from ..shared.causes import name_cause
 from .because import text
+from .difference import explains
 from .figures import rates, unit, units, weight
 from .run import Run
 
@@ -153,7 +154,8 @@ def _explain_flattening(first: Run, last: Run) -> str:
             f" Each {kind} takes longer in {last.label} than in {first.label}: {grown[most] / whole:.0%} of the "
             f"additional time is {name_cause(most)}."
         )
-    new = [f for f in last.analysis.findings if not first.finding(f.id) and f.id != "server-latency"]
+    # a finding about the server's time says no more than the cause
+    new = [f for f in last.analysis.findings if not first.finding(f.id) and "server" not in explains(f)]
     if new:
         gravest = max(new, key=lambda finding: (weight(finding), finding.lost_ns or 0))
         said += f" {last.label} has {gravest.id}, {first.label} does not: {gravest.title}."

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration
-from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, order_by, rate, times
+from .difference import MOSTLY, NOTABLE, PARTLY, Difference, Reason, find_new, list_new, order_by, rate, times
 from .figures import choose_unit, units, weight
 from .latency import describe_causes, rank_causes
 from .run import Run, over
@@ -38,13 +38,9 @@ def _explain_throughput(slow: Run, fast: Run, ratio: float, kind: str) -> Iterat
     yield from (mostly or fitting)[:1]
 
 
-_THREADS = ("cpu-quota", "processor-saturated", "lock-contention")
-"""Findings about threads that had to send and could not, as the scheduler recorded them."""
-
-
 def _check_threads(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
     """Check whether threads that had to send were held up for the additional time: then fewer RPCs were open, too."""
-    found = [finding for name in _THREADS if (finding := find_new(name, slow, fast))]
+    found = list_new("threads", slow, fast)
     if not found or slow.span_ns is None:
         return None
     finding = max(found, key=lambda one: _read_metric(one, "waited_ns"))
@@ -57,7 +53,7 @@ def _check_threads(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | No
 
 def _check_stream_limit(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
     """Check for a limit of concurrent streams: open RPCs are fewer by about the factor of the rates."""
-    finding = find_new("max-concurrent-streams", slow, fast)
+    finding = find_new("stream_limit", slow, fast)
     if finding is None or not slow.at_once or not fast.at_once or fast.at_once <= slow.at_once:
         return None
     at_limit, limit = _read_metric(finding, "at_limit_share"), _read_metric(finding, "max_concurrent_streams")
@@ -81,7 +77,7 @@ def _read_metric(finding: Finding, name: str) -> float:
 
 def _check_shared_connection(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
     """Check for a connection shared by many callers that waits for the client for the additional time."""
-    found = [f for name in ("shared-connection", "client-idle-gap") if (f := find_new(name, slow, fast))]
+    found = list_new("idle_clients", slow, fast)
     if not found or slow.span_ns is None:
         return None
     finding = max(found, key=weight)

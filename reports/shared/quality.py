@@ -34,8 +34,7 @@ def rank_cost(finding: Finding) -> tuple[int, int, bool]:
 
 def list_flaws(analysis: Analysis) -> list[str]:
     """List what the capture lacks, and how much: `3 packets truncated`."""
-    metrics = [finding.metrics for finding in analysis.findings if finding.id == "capture-quality"]
-    damaged = sum(int(one.get("damaged_places", 0)) for one in metrics)
+    damaged = sum(int(finding.metrics.get("damaged_places", 0)) for finding in analysis.findings)
     counts = (
         (damaged, "damaged place in the file", "damaged places in the file"),
         (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.model.detector import PictureName
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Ints
-from grpcdiag.analyzer.views import pictures
 from grpcdiag.analyzer.views.page_data import Bounds, collect_page_data
 from grpcdiag.analyzer.views.pictures import Picture, model
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -79,9 +80,8 @@ def test_each_finding_has_its_kind_of_picture(name: str) -> None:
     assert len(picture.lanes) <= model.MOST_LANES + 1
 
 
-def test_every_kind_is_of_a_detector() -> None:
-    known = {detector.id for detector in DETECTORS}
-    assert {*pictures.DRAWN_BY, *pictures.WITHOUT_PICTURE} <= known
+def test_every_picture_is_of_a_detector() -> None:
+    assert {detector.about.picture for detector in DETECTORS} == set(get_args(PictureName))
 
 
 def test_the_flight_touches_the_congestion_window_for_a_round_trip() -> None:

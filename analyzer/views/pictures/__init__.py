@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from ...detectors import ABOUTS
 from ...model.analysis import Analysis
+from ...model.detector import PictureName
 from ...model.finding import Finding
 from ...tables import Ints, Tables
 from ..sampling import Spans
@@ -19,47 +21,28 @@ MOST_NAMED = 200
 
 Draw = Callable[[Subject], Picture | None]
 
-DRAWN_BY: Mapping[str, Draw] = {
-    "connection-churn": connections.draw_handshakes,
-    "connection-window-stall": flights.draw_connection_window,
-    "delayed-ack-nagle": flights.draw_delayed_acks,
-    "client-idle-gap": calls.draw_idle_gaps,
-    "flow-control-deadlock": flights.draw_used_up_window,
-    "half-closed-streams": connections.draw_handshakes,
-    "head-of-line-blocking": calls.draw_waiting_calls,
-    "header-overhead": rates.draw_packet_rates,
-    "idle-connection-cut": calls.draw_losses,
-    "initial-congestion-window": flights.draw_flight,
-    "load-imbalance": connections.draw_handshakes,
-    "loss-recovery": calls.draw_losses,
-    "max-concurrent-streams": calls.draw_streams,
-    "mtu-black-hole": calls.draw_losses,
-    "network-queueing": connections.draw_queue_delay,
-    "peer-unreachable": calls.draw_losses,
-    "ping-storm": rates.draw_packet_rates,
-    "receive-window-stall": flights.draw_receive_window,
-    "request-batching": rates.draw_batches,
-    "server-concurrency-limit": calls.draw_streams,
-    "shared-connection": calls.draw_idle_gaps,
-    "slow-connect": connections.draw_handshakes,
-    "slow-start-after-idle": flights.draw_flight,
-    "small-packets": rates.draw_packet_rates,
-    "stream-window-stall": flights.draw_stream_window,
-    "too-many-pings": rates.draw_packet_rates,
-    "window-update-storm": rates.draw_packet_rates,
+_DRAW: Mapping[PictureName, Draw] = {
+    "batches": rates.draw_batches,
+    "connection_window": flights.draw_connection_window,
+    "delayed_acks": flights.draw_delayed_acks,
+    "flight": flights.draw_flight,
+    "handshakes": connections.draw_handshakes,
+    "idle_gaps": calls.draw_idle_gaps,
+    "losses": calls.draw_losses,
+    "packet_rates": rates.draw_packet_rates,
+    "queue_delay": connections.draw_queue_delay,
+    "receive_window": flights.draw_receive_window,
+    "stream_window": flights.draw_stream_window,
+    "streams": calls.draw_streams,
+    "used_up_window": flights.draw_used_up_window,
+    "waiting_calls": calls.draw_waiting_calls,
 }
-"""What draws each finding's picture; the latencies of its calls show the others."""
-WITHOUT_PICTURE = ("capture-quality", "connect-failure")
-"""Findings about what has no calls and no packets of a connection."""
+"""What draws each picture of a connection; the latencies of a finding's calls take the place of one without data."""
 
 
 def list_lanes(analysis: Analysis, tables: Tables) -> list[int]:
     """List the connections with a lane in a picture: it needs all of their RPCs, though not their packets."""
-    drawn = [
-        finding
-        for finding in analysis.findings[:MOST_PICTURES]
-        if DRAWN_BY.get(finding.id) is connections.draw_handshakes
-    ]
+    drawn = (one for one in analysis.findings[:MOST_PICTURES] if ABOUTS[one.id].picture == "handshakes")
     return [row for finding in drawn for row in connections.order_connections(finding, tables)[:MOST_LANES].tolist()]
 
 
@@ -76,10 +59,11 @@ def draw_pictures(
 def _draw(
     finding: Finding, tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
 ) -> Picture | None:
-    if finding.id in WITHOUT_PICTURE:
+    name = ABOUTS[finding.id].picture
+    if name == "none":
         return None
     subject = _find_subject(finding, tables, flights, spans, analysis)
-    draw = DRAWN_BY.get(finding.id)
+    draw = _DRAW.get(name)
     return (draw(subject) if draw and subject else None) or _draw_latencies(finding, tables)
 
 
@@ -130,4 +114,4 @@ def _draw_latencies(finding: Finding, tables: Tables) -> Picture | None:
     )
 
 
-__all__ = ["DRAWN_BY", "MOST_PICTURES", "WITHOUT_PICTURE", "Picture", "draw_pictures", "list_lanes"]
+__all__ = ["MOST_PICTURES", "Picture", "draw_pictures", "list_lanes"]
