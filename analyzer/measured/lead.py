@@ -1,5 +1,7 @@
 """Write the first sentence of the verdict if most of the calls' time is not on the wire."""
 
+from msgspec.structs import replace
+
 from ..model.analysis import Analysis, Verdict
 from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, describe_queue
 from ..model.text import count, duration
@@ -21,7 +23,7 @@ capture (heuristic: the majority)."""
 def lead_verdict(analysis: Analysis, client: ClientFacts) -> Verdict:
     """Begin the verdict with where the calls' time is, if its largest part is not on the wire."""
     said = [text for text in (_describe_largest(client), _describe_never(client)) if text]
-    return Verdict(" ".join([*said, analysis.verdict.text]), analysis.verdict.finding)
+    return replace(analysis.verdict, text=" ".join([*said, analysis.verdict.text]))
 
 
 def _describe_largest(client: ClientFacts) -> str:

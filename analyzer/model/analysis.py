@@ -17,7 +17,7 @@ from ..tables.durations import Interval as Interval
 from .budget import SPLIT
 from .client import ClientFacts
 from .ends import Ends
-from .finding import Evidence, Finding, Remedy, Skipped
+from .finding import Evidence, Finding, Remedy, Severity, Skipped
 from .quantiles import Quantiles as Quantiles
 from .recorded import ProcessFacts, RecordingFacts
 from .tls import TlsReport
@@ -283,13 +283,15 @@ class Narrowed(Struct, frozen=True):
     """Connections of which only a part of the RPCs is judged."""
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, omit_defaults=True):
     """What to do first."""
 
     text: str
     """One sentence."""
     finding: str | None
     """The finding it speaks of."""
+    severity: Severity | None = None
+    """How severe the problem is, where it is no finding's: of a proxy that holds calls."""
 
 
 class Apart(Struct, frozen=True):

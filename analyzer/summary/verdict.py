@@ -63,4 +63,4 @@ def choose_verdict(
     """
     own = tuple(finding for finding in findings if finding.part_of is None)
     chosen = choose(Known(own, budget, abouts, totals, reason, hops))
-    return Verdict(capitalise(" ".join(filter(None, (chosen.text, fault, calls)))), chosen.finding)
+    return replace(chosen, text=capitalise(" ".join(filter(None, (chosen.text, fault, calls)))))

@@ -102,7 +102,7 @@ def report_held_calls(known: Known) -> Verdict | None:
         return None
     costly = [one for one in known.grave if one.share is not None]
     worst = max(costly, key=lambda one: one.share or 0.0, default=None)
-    return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None)
+    return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None, "warning")
 
 
 def report_missing_time(known: Known) -> Verdict | None:

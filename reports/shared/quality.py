@@ -22,9 +22,8 @@ def find_main(analysis: Analysis) -> Finding | None:
 
 def judge_verdict(analysis: Analysis) -> Severity | None:
     """Find the severity of the verdict: its finding's, or a warning about a proxy; None without a problem."""
-    if finding := find_main(analysis):
-        return finding.severity
-    return "warning" if any(analysis.verdict.text.startswith(hop.verdict) for hop in analysis.hops) else None
+    finding = find_main(analysis)
+    return finding.severity if finding else analysis.verdict.severity
 
 
 def rank_cost(finding: Finding) -> tuple[int, int, bool]:

@@ -10,12 +10,15 @@ import pytest
 from measured import find_capture, read_data, read_join, read_truth
 from msgspec.structs import replace
 
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.measured.assign import Spans, assign, find_certain
 from grpcdiag.analyzer.measured.figures import describe_client
 from grpcdiag.analyzer.measured.join import AMBIGUOUS, BY_ORDER, EXACT, Joined, join
+from grpcdiag.analyzer.measured.lead import lead_verdict
 from grpcdiag.analyzer.measured.read import read_record
 from grpcdiag.analyzer.measured.record import Call, Record
+from grpcdiag.analyzer.model.analysis import Verdict
 from grpcdiag.analyzer.model.client import ClientFacts
 from grpcdiag.analyzer.tables import NO_METHOD, NOT_SEEN, Tables
 
@@ -94,6 +97,14 @@ def test_the_times_are_those_of_the_truth(capture: str, name: str) -> None:
     ):
         assert abs(ns / MS - ms) <= max(1.5, 0.1 * ms)
     assert found.clock_offset_ns and found.clock_offset_ns.least <= 0 <= found.clock_offset_ns.most
+
+
+def test_the_verdict_begins_with_the_client_and_stays_as_severe() -> None:
+    client = describe("ghz-stream-limit", read("ghz-stream-limit.ghz.json.gz"))
+    analysis = analyze([find_capture("ghz-stream-limit")])
+    found = lead_verdict(replace(analysis, verdict=Verdict("A proxy held calls.", None, "warning")), client)
+    assert found.text.startswith("Of ") and found.text.endswith(" A proxy held calls.")
+    assert found.severity == "warning"
 
 
 @pytest.mark.parametrize(("capture", "name"), [one for one in EVERY if one[0] != "otel-retries"])

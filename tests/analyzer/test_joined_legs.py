@@ -37,6 +37,7 @@ from grpcdiag.analyzer.tables import Rpcs
 from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.fixtures.synthetic.packet import Endpoint
 from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.reports.shared.quality import judge_verdict
 
 LEGS = [recorded("wild/nginx-legs-front.pcap.zst"), recorded("wild/nginx-legs-back.pcap.zst")]
 
@@ -80,6 +81,7 @@ def test_a_slow_proxy_is_named_with_its_rate() -> None:
     assert "server-latency" not in {finding.id for finding in analysis.findings}
     assert [remedy.implementation for remedy in hop.remedies] == ["nginx"]
     assert hop.verdict in analysis.verdict.text
+    assert judge_verdict(analysis) == analysis.verdict.severity == "warning"
 
 
 @pytest.mark.parametrize("files", [["hop-buffering-a"], ["hop-buffering-a-front", "hop-buffering-a-back"]])
