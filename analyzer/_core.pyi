@@ -38,6 +38,7 @@ __all__ = [
     "__build__",
     "__features__",
     "__version__",
+    "earliest_deadlines",
     "measure_records",
 ]
 
@@ -204,4 +205,5 @@ class RowWriter:
     ) -> npt.NDArray[np.uint8]: ...
     def finish(self) -> bytes: ...
 
+def earliest_deadlines(timeouts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]: ...
 def measure_records(piece: bytes, is_big_endian: bool, longest: int) -> tuple[int, int, int]: ...

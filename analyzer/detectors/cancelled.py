@@ -13,7 +13,7 @@ durations suggest a timer that `grpc-timeout` does not show.
 
 How it is decided
 -----------------
-By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
+By the RST_STREAM or the status. RPCs reset at their deadline are left out: they are `deadline-exceeded`. Clients
 cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
 is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
 cancelled them, at the end that cancelled or in a proxy, and the callers lost their responses. It is not certain that
@@ -93,10 +93,8 @@ ABOUT = About(
 
 
 class Limits(timeouts.OneTimer, frozen=True, eq=False):
-    early_share: float = 0.05
-    """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
-    early_ns: int = 1_000_000
-    """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
+    passed_ns: int = 1_000_000
+    """A deadline that may have passed before the first packet (heuristic: the delay of a timer and a packet, 1 ms)."""
     answered_ns: int = 20_000_000
     """A client that sends a call twice gives up the other one so soon after an answer (heuristic: a few ms)."""
     answered_share: float = 0.8
@@ -116,7 +114,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if len(refused := draining.find_refused_with_error(tables)):
         given_up &= ~np.isin(rows.rpc, refused)
     given_up &= ~draining.mark_refused(tables, rows.rpc.astype(np.int64))
-    rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
+    rows = rows.where(given_up)
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():
@@ -334,7 +332,7 @@ def _describe_unsent(tables: Tables, rows: Failed, limits: Limits) -> str:
         return ""
     deadlines = duration(float(np.median(unsent.deadline_ns)))
     reset = f"{len(unsent):,} of them were reset in the packet that began them"
-    if (unsent.deadline_ns <= limits.early_ns).all():
+    if (unsent.deadline_ns <= limits.passed_ns).all():
         return f"{reset}, with a grpc-timeout of only {deadlines}: their deadline passed as they were sent."
     software = {recognise_end(tables, one, 0) for one in common.connections_of(tables, unsent.rpc)}
     if software == {C_CORE}:

@@ -17,13 +17,14 @@ on its way, or its packets were lost: the client's timer had ended the call, wha
 could send RST_STREAM and does not leaves its deadline to the server, and its call has the status of the response. One
 whose response was complete here counts as well, if the packet with the client's RST_STREAM acknowledges none of the
 response's last packet: the response was on its way, and the client did not read its status. So does one that either
-side reset a little earlier: C-core rounds `grpc-timeout` up to two or three digits, a little time passes between
-reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
-their time went. If most of them ended while their server sent nothing for longer than they lasted, nothing was
-retransmitted, other RPCs of these methods took a fifth of that or less, and two open ones were answered at once when it
-resumed, the report says so. If the deadline of most is shorter than the fastest round trip of their connection, no
-server can answer in time, and the report says that. The silence begins with the first of the RPCs that waited; pauses
-between them, in which nobody waits, are shorter than an RPC. Long polls are not answered like that.
+side reset a little earlier, by 2 % of `grpc-timeout`, at least 1 ms and at most 100 ms: C-core rounds it up to two or
+three digits, a little time passes between reading the clock and the first packet, and a server may track the same
+deadline. The budget of these RPCs says where their time went. If most of them ended while their server sent nothing for
+longer than they lasted, nothing was retransmitted, other RPCs of these methods took a fifth of that or less, and two
+open ones were answered at once when it resumed, the report says so. If the deadline of most is shorter than the fastest
+round trip of their connection, no server can answer in time, and the report says that. The silence begins with the
+first of the RPCs that waited; pauses between them, in which nobody waits, are shorter than an RPC. Long polls are not
+answered like that.
 
 A DEADLINE_EXCEEDED in the trailers of a call without `grpc-timeout` is the server's own, or of what it calls. If all
 are like that, the report says so: proxies such as Envoy end streams like that after `max_stream_duration`.
@@ -94,10 +95,6 @@ ABOUT = About(
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    early_share: float = 0.05
-    """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
-    early_ns: int = 1_000_000
-    """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
     silence_ns: int = 200_000_000
     """Shortest silence of a server that is named (heuristic: as TCP's least retransmission timeout)."""
     in_silences: float = 0.8
@@ -111,7 +108,7 @@ class Limits(common.Rates, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that reached their deadline."""
     rows = common.failed(tables)
-    rows = rows.where(common.missed(rows, limits.early_share, limits.early_ns))
+    rows = rows.where(rows.status == common.DEADLINE_EXCEEDED)
     if len(rows):
         yield _make_finding(tables, rows, limits)
     elif len(late := _find_answered_late(tables)):

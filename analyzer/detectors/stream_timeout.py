@@ -89,10 +89,6 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Largest share of the silence in the duration where messages flowed (heuristic: a fifth of the time)."""
     apart: float = 3.0
     """The ends must spread this many times wider than the times (as in `cancelled`: not one common stop)."""
-    early_share: float = 0.05
-    """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
-    early_ns: int = 1_000_000
-    """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
 
 
 class _Timed(Struct, frozen=True, eq=False):
@@ -110,8 +106,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = common.failed(tables)
     if len(rows) < limits.rpcs:
         return
-    over = common.past_deadline(rows, limits.early_share, limits.early_ns)
-    rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~over)
+    rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~common.past_deadline(rows))
     if len(rows) < limits.rpcs:
         return
     failures = tables.failures

@@ -160,16 +160,9 @@ def _is_unread(tables: Tables, rpc: Counts) -> Mask:
     return np.asarray((rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]]))
 
 
-def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
-    """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
-    given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    return np.asarray((rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns)))
-
-
-def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
-    """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
-    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    return np.asarray((rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early))
+def past_deadline(rows: Failed) -> Mask:
+    """Mark RPCs that lasted until their deadline, or so nearly that a reset of theirs has DEADLINE_EXCEEDED."""
+    return np.asarray((rows.deadline_ns > 0) & (rows.duration_ns >= _core.earliest_deadlines(rows.deadline_ns)))
 
 
 def refused(rows: Failed) -> Mask:

@@ -12,12 +12,13 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded, rpc_errors
+from grpcdiag.analyzer.facts.failures import CANCELLED, DEADLINE_EXCEEDED
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import HEADERS_UNKNOWN, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
-from grpcdiag.fixtures.synthetic.words import MS, Side
+from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, S, Side
 
 FIRES_ON = ["deadline-exceeded", "wild/grpcio-deadline-in-flight"]
 QUIET_ON = ["rpc-errors", "impl-go"]
@@ -103,14 +104,22 @@ def test_whom_a_server_waited_for_that_resets_an_answered_stream_is_not_known(
     assert spent[CAUSES.index("client")] < MS
 
 
+@pytest.mark.parametrize("side", ["client", "server"])
 @pytest.mark.parametrize(
-    ("after_ns", "fires"), [(47 * MS, False), (47_600_000, True), (50 * MS, True), (90 * MS, True)]
+    ("timeout", "early_ns"), [("4m", MS), ("50m", MS), ("1S", 20 * MS), ("5S", 100 * MS), ("10S", 100 * MS)]
 )
-def test_a_cancel_at_the_deadline_is_its(tmp_path: Path, after_ns: int, fires: bool) -> None:
-    """The deadline is 50 ms and the tolerance 5 %; each RPC belongs to exactly one of the two findings."""
-    tables = played(given_up(after_ns), tmp_path)
-    assert (told(deadline_exceeded, tables) is not None) is fires
-    assert (told(cancelled, tables) is not None) is not fires
+def test_a_reset_at_the_deadline_or_a_little_earlier_is_its(
+    tmp_path: Path, side: Side, timeout: str, early_ns: int
+) -> None:
+    """2 % of the deadline, at least 1 ms and at most 100 ms; each RPC has one of the two statuses and findings."""
+    unit_ns = {"m": MS, "S": S}[timeout[-1]]
+    way_ns = RTT_NS // 2 if side == "server" else 0  # the capture is taken at the client
+    least_ns = int(timeout[:-1]) * unit_ns - early_ns - way_ns
+    for after_ns, fires in ((least_ns - 10_000, False), (least_ns, True), (least_ns + 2 * early_ns, True)):
+        tables = played(given_up(after_ns, timeout=timeout, side=side), tmp_path)
+        assert set(tables.rpcs.status[1:].tolist()) == {DEADLINE_EXCEEDED if fires else CANCELLED}
+        assert (told(deadline_exceeded, tables) is not None) is fires
+        assert (told(cancelled, tables) is not None) is not fires
 
 
 @pytest.mark.parametrize(("timeout", "fires"), [("1500u", True), (None, False), ("5m", False)])

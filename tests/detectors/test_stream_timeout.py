@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from detecting import found, the_finding
-from judging import changed
+from judging import changed, played, told
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
@@ -21,6 +21,7 @@ from grpcdiag.analyzer.software.recognise import SOFTWARE
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
+from grpcdiag.fixtures.synthetic.scenes_failures import given_up
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = [
@@ -129,6 +130,13 @@ def test_streams_that_end_together_are_no_timer() -> None:
     ends = tables.rpcs.start_time_ns + tables.rpcs.duration_ns
     together = changed(tables, "rpcs", start_time_ns=ends.max() - tables.rpcs.duration_ns)
     assert list(detector.detect(together, detector.Limits())) == []
+
+
+@pytest.mark.parametrize(("after_ms", "fires"), [(970, True), (978, True), (980, False), (1_000, False)])
+def test_an_end_at_the_deadline_is_no_timer(tmp_path: Path, after_ms: int, fires: bool) -> None:
+    """The server resets them with INTERNAL_ERROR; the deadline is 1 s, and counts from 20 ms before on."""
+    tables = played(given_up(after_ms * MS, timeout="1S", side="server", code=2), tmp_path)
+    assert (told(detector, tables) is not None) == fires
 
 
 def test_errors_of_the_application_are_no_timer(tmp_path: Path) -> None:

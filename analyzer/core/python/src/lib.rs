@@ -1,6 +1,6 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
-use numpy::IntoPyArray;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -61,6 +61,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ProcessRecord>()?;
     module.add_class::<RowWriter>()?;
     module.add_function(wrap_pyfunction!(measure_records, module)?)?;
+    module.add_function(wrap_pyfunction!(earliest_deadlines, module)?)?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
@@ -95,6 +96,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn measure_records(piece: &[u8], is_big_endian: bool, longest: u32) -> (usize, usize, usize) {
     capture_file::measure_records(piece, is_big_endian, longest)
+}
+
+/// How long after its beginning each RPC reaches its deadline at the earliest, by its `grpc-timeout`.
+#[pyfunction]
+fn earliest_deadlines<'py>(py: Python<'py>, timeouts_ns: PyReadonlyArray1<'py, i64>) -> Bound<'py, PyArray1<i64>> {
+    timeouts_ns.as_array().iter().map(|&timeout_ns| status::earliest(timeout_ns)).collect::<Vec<_>>().into_pyarray(py)
 }
 
 /// What a run found, what of it is open, and what another run goes on with.

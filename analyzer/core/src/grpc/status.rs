@@ -132,7 +132,7 @@ impl Ending {
         let (status, source) = (from_rst_stream(code), Source::ServerReset);
         match status {
             CANCELLED if unknown || after_ns < 0 => Self { status: NOT_SEEN, source },
-            CANCELLED if timeout_ns >= 0 && after_ns >= timeout_ns => {
+            CANCELLED if timeout_ns >= 0 && after_ns >= earliest(timeout_ns) => {
                 Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
             }
             _ => Self { status, source },
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn both_ends_reset_what_has_passed_its_deadline() {
         let by_server = |code, after_ns| Ending::reset_by_server(code, after_ns, 40_000_000, false).status;
-        assert_eq!([by_server(8, 40_000_000), by_server(8, 39_999_999)], [DEADLINE_EXCEEDED, CANCELLED]);
+        assert_eq!([by_server(8, 39_000_000), by_server(8, 38_999_999)], [DEADLINE_EXCEEDED, CANCELLED]);
         assert_eq!([by_server(7, 50_000_000), by_server(2, 50_000_000)], [UNAVAILABLE, INTERNAL]);
         assert_eq!(Ending::reset_by_server(8, 50_000_000, -1, false).status, CANCELLED);
         let unknown = |code| Ending::reset_by_server(code, 50_000_000, -1, true).status;
@@ -291,6 +291,17 @@ mod tests {
             [DEADLINE_EXCEEDED, CANCELLED]
         );
         assert_eq!([by_client(5, 10), by_client(4, 10)], [DEADLINE_EXCEEDED, CANCELLED]);
+    }
+
+    #[test]
+    fn a_deadline_is_reached_a_little_early() {
+        let early = |timeout_ns| timeout_ns - earliest(timeout_ns);
+        assert_eq!(
+            [early(4_999_999_950), early(5_000_000_050), early(i64::MAX)],
+            [99_999_999, 100_000_000, 100_000_000]
+        );
+        assert_eq!([early(50_000_050), early(49_999_950)], [1_000_001, 1_000_000], "a fiftieth");
+        assert_eq!([early(2_000_000), early(1_999_998), early(0)], [1_000_000, 999_999, 0], "half of it at the most");
     }
 
     #[test]
