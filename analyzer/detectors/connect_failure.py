@@ -60,9 +60,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import attempts, evidence, hosts, icmp, lookups
+from ..facts import alerts, attempts, evidence, hosts, icmp, lookups
 from ..facts.evidence import show_packet
-from ..facts.ratings import quality_allows
+from ..facts.ratings import lower, quality_allows
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration, safe
@@ -84,6 +84,9 @@ ABOUT = About(
 class Limits(Struct, frozen=True, eq=False):
     unanswered_ns: int = 1_000_000_000
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
+    at_once_ns: int = 100_000_000
+    """Longest time between an attempt to one port and a connection with RPCs to another, of one channel (heuristic: as
+    `slow-connect`)."""
     groups: int = 4
     """Servers and ways to fail that the text names (heuristic: a sentence each)."""
 
@@ -95,23 +98,44 @@ class _Group(Struct, frozen=True, eq=False):
     rows: Ints
     later: bool
     """Whether a connection to the same port that began after them worked."""
+    beside: int
+    """A connection with RPCs of the same client that began at the same time, to another port; -1 for none."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all attempts that failed, or about names that were not resolved."""
     failures = attempts.find_failures(tables, limits.unanswered_ns)
     ports = attempts.find_grpc_ports(tables)
+    beside = _find_beside(tables, failures, limits)
     if len(ports):
-        ours = np.isin(tables.connections.server_port[failures.connection], ports)
-        failures = attempts.Failures(failures.connection[ours], failures.kind[ours])
-    groups = _group(tables, failures)
+        ours = np.isin(tables.connections.server_port[failures.connection], ports) | (beside >= 0)
+        failures, beside = attempts.Failures(failures.connection[ours], failures.kind[ours]), beside[ours]
+    groups = _group(tables, failures, beside)
     if groups:
         yield _make_finding(tables, groups, limits)
     elif not tables.rpc_count and not len(ports):
         yield from _find_names(tables, limits)
 
 
-def _group(tables: Tables, failures: attempts.Failures) -> list[_Group]:
+def _find_beside(tables: Tables, failures: attempts.Failures, limits: Limits) -> Ints:
+    """Find for attempts that did not get through the connection that the client opened at the same time, -1 for none.
+
+    A channel tries all addresses of a name at once. Only its port says that another address is of the same name.
+    """
+    c, found = tables.connections, np.full(len(failures.connection), -1, dtype=np.int64)
+    lost = np.isin(failures.kind, [attempts.KINDS.index(kind) for kind in ("refused", "unreachable", "unanswered")])
+    works = np.flatnonzero((c.rpcs > 0) & (tables.setups.syns > 0))
+    for place in np.flatnonzero(lost).tolist() if len(works) else ():
+        row = failures.connection[place]
+        apart = np.abs(c.first_time_ns[works] - c.first_time_ns[row])
+        mine = (c.client_ip[works] == c.client_ip[row]) & (c.server_port[works] != c.server_port[row])
+        near = np.flatnonzero(mine & (apart <= limits.at_once_ns))
+        if len(near):
+            found[place] = works[near[np.argmin(apart[near])]]
+    return found
+
+
+def _group(tables: Tables, failures: attempts.Failures, beside: Ints) -> list[_Group]:
     """Group the failed attempts by server, way to fail and its words, the largest group first.
 
     What did not get through to the server, as to the first of several addresses, worked with the next that did.
@@ -121,13 +145,22 @@ def _group(tables: Tables, failures: attempts.Failures) -> list[_Group]:
     works[failures.connection] = False
     worked, reached = (_find_last(tables, mask) for mask in (works, works | (tables.setups.syn_ack_packet > 0)))
     for number, kind in enumerate(attempts.KINDS):
-        rows = failures.connection[failures.kind == number]
+        of_kind = failures.kind == number
+        rows, others = (
+            failures.connection[of_kind],
+            dict(zip(failures.connection[of_kind].tolist(), beside[of_kind].tolist(), strict=True)),
+        )
         last = reached if kind in ("refused", "unreachable", "unanswered") else worked
         for group in group_rows(hosts.number_servers(tables)[rows]).values():
             for mine in _divide_by_words(tables, kind, rows[group]):
                 later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
-                groups.append(_Group(kind, mine, bool(later)))
-    return sorted(groups, key=lambda group: (group.later, -len(group.rows), int(group.rows[0])))
+                groups.append(_Group(kind, mine, bool(later), others[int(mine[0])]))
+    return sorted(groups, key=lambda group: (_cost_nothing(group), -len(group.rows), int(group.rows[0])))
+
+
+def _cost_nothing(group: _Group) -> bool:
+    """Check whether the client went on with another connection."""
+    return group.later or group.beside >= 0
 
 
 def _divide_by_words(tables: Tables, kind: str, rows: Ints) -> Iterator[Ints]:
@@ -146,7 +179,7 @@ def _find_last(tables: Tables, works: Mask) -> Ints:
 
 
 def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:
-    if all(group.later for group in groups):
+    if all(_cost_nothing(group) for group in groups):
         return "info"
     return "warning" if tables.rpc_count else "critical"
 
@@ -158,7 +191,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
     sentences = [_describe(tables, group) for group in groups[: limits.groups]]
     more = len(groups) - limits.groups
     last = [f"{count(more, 'further server')} or way to fail are not named here."] if more > 0 else []
-    later = " A later connection to the same port succeeded." if severity == "info" else ""
+    later = " A later connection to the same port succeeded." if all(group.later for group in groups) else ""
     c = tables.connections
     heard = (c.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any()  # or an answer was not recorded
     unproved = not heard and all(group.kind == "unanswered" for group in groups)
@@ -166,7 +199,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         id=ID,
         title=f"{count(len(rows), 'connection attempt')} failed: {_name(tables, first)}",
         severity=severity,
-        confidence="low" if unproved else quality_allows(tables),
+        confidence="low" if unproved else lower("medium" if first.kind in _LIKELY else "high", quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), ()),
         metrics={
             "attempts": len(rows),
@@ -196,6 +229,8 @@ def _advise(tables: Tables, group: _Group) -> str:
         return "it closes what it accepts, as a proxy without a backend does: look in its log"
     if _is_unanswered_there(tables, group):
         return "the SYNs reached the capture point at that host, so look at its firewall and its queue of connections"
+    if group.kind == "alert":
+        return alerts.advise(tables, int(group.rows[0]))
     certificate = group.kind == "silent" and tables.setups.client_begins[group.rows[0]] == attempts.TLS_HELLO
     return ADVICE[group.kind] + ", or the path drops full-size packets" * bool(certificate)
 
@@ -250,13 +285,20 @@ def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
     sent = f", {count(syns, 'SYN')} in all" if group.kind == "unanswered" and syns > len(rows) else ""
     # "once" behind "and sent nothing" would say how often it sent nothing
     often = f"{sent} (1 attempt, {who})" if len(rows) == 1 else f" in {len(rows):,} attempts{sent} (by {who})"
-    return f"{_name(tables, group)}{often}{span + ' of the capture' if times else ''}."
+    other = (
+        f" The client opened connection {group.beside} to {tables.server(group.beside)} at the same time."
+        if times and group.beside >= 0
+        else ""
+    )
+    return f"{_name(tables, group)}{often}{span + ' of the capture' if times else ''}.{other}"
 
 
 def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
     c, s = tables.connections, tables.setups
     ends = f"{tables.client(row)} to {tables.server(row)}"
     yield show_packet(c, "first_packet", row, f"SYN of {ends}: connection {row}")
+    if kind == "no_alpn":
+        yield show_packet(s, "server_packet", row, "the ServerHello, after which the server selects no h2")
     what = attempts.describe(tables, row, kind)
     if kind == "unreachable":
         for error in icmp.find_errors(tables, row, 0, 0, too_big=False)[: attempts.REPORTS]:
@@ -272,7 +314,11 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
         "cleartext": (s.server_packet, s.server_time_ns),
         "foreign": (s.server_packet, s.server_time_ns),
         "abandoned": (s.closed_packet, c.closed_time_ns),
+        "paused": (s.closed_packet, c.closed_time_ns),
+        "no_alpn": (s.closed_packet, c.closed_time_ns),
+        "no_request": (s.closed_packet, c.closed_time_ns),
         "rejected": (s.closed_packet, c.closed_time_ns),
+        "unhealthy": (s.health_packet, s.health_time_ns),
     }[kind]
     if kind != "unanswered":
         after = duration(max(0, int(time[row]) - int(c.first_time_ns[row])))
@@ -284,7 +330,7 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
 def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
     """Yield a finding about names without an address, where no connection was opened."""
     asked = tables.lookups
-    kinds = np.isin(asked.kind, (1, 28))  # A and AAAA: the other types give no address to connect to
+    kinds = np.isin(asked.kind, lookups.ADDRESSES)
     waited = int(tables.capture["last_time_ns"] or 0) - asked.time_ns
     lost = kinds & (
         ((asked.answer_packet > 0) & (asked.code > 0)) | ((asked.answer_packet == 0) & (waited >= limits.unanswered_ns))
@@ -322,16 +368,22 @@ ADVICE = {
     "refused": "check that the server is running and listens on that port",
     "unreachable": "check the route and the firewall rules at the sender of that error",
     "unanswered": "check firewalls, routes and whether that host is up",
-    "alert": "check certificates, TLS versions and ALPN of both ends",
     "http1": "turn HTTP/2 on there, or use the port that has it",
     "closed": "check whether one end expects TLS and the other cleartext",
     "silent": "check whether something blocks the server process",
     "cleartext": "use insecure credentials there, or the port that has TLS",
-    "foreign": "check that a gRPC server listens on that port",
-    "abandoned": "look in the client's log; it may not trust the certificate",
+    "foreign": "that port is not gRPC's; check the target",
+    "abandoned": "it may not trust the certificate; see its log",
+    "paused": "look at what held up the client: a pause, a processor without time, or a timeout of the handshake",
+    "no_alpn": "enable h2 in the ALPN of what ends TLS there",
+    "no_request": "ALPN or the certificate; the client's log says which, or secrets (--keylog)",
     "rejected": "look at the server's log; it may want a client certificate",
+    "unhealthy": "set that service's status in the server's health service, or correct serviceName in the client",
 }
 """What to do first, by way to fail."""
+
+_LIKELY = ("abandoned", "no_request")
+"""Ways to fail whose reason the packets do not show."""
 
 _SHOW_CERTIFICATE = Remedy(
     "linux", "openssl s_client -alpn h2 -connect HOST:PORT", "shows the certificate and who signed it"
@@ -360,6 +412,20 @@ REMEDIES = {
     ),
     "foreign": Remedy("linux", "ss -ltnp", "on the server: shows which process listens on the port"),
     "abandoned": _SHOW_CERTIFICATE,
+    "paused": Remedy(
+        "application", "the client's garbage collector, processor quota and event loop", "while it connects"
+    ),
+    "no_alpn": Remedy(
+        "application",
+        "the ALPN protocols of the server, proxy or load balancer: add h2",
+        "grpc-go since 1.67, C-core and grpc-java refuse servers that select none",
+    ),
+    "no_request": _SHOW_CERTIFICATE,
+    "unhealthy": Remedy(
+        "application",
+        "SetServingStatus(SERVICE, SERVING) in the server; healthCheckConfig.serviceName in the client",
+        "both must name the same service; an empty name is the whole server",
+    ),
     "rejected": Remedy(
         "application", "the certificate and key in the channel's credentials", "for servers that ask for them (mTLS)"
     ),

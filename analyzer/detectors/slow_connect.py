@@ -60,6 +60,7 @@ from ..facts import lookups as dns_lookups
 from ..facts.evidence import show_packet
 from ..facts.methods import methods_of_connections, rpc_time
 from ..facts.ratings import lower, quality_allows, severity
+from ..facts.set_up import find_first_rpcs
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
@@ -126,7 +127,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _find_slow(tables: Tables, limits: Limits) -> Iterator[_Slow]:
     c, s = tables.connections, tables.setups
-    first_rpc = _find_first_rpcs(tables)
+    first_rpc = find_first_rpcs(tables)
     carries = (first_rpc >= 0) | ((c.tls == 1) & (c.rpcs == 0) & (c.encrypted_bytes > 0))
     ready = (s.syns > 0) & (s.syn_ack_packet > 0) & carries
     failures = connection_attempts.find_failures(tables, limits.unanswered_ns)
@@ -177,14 +178,6 @@ class _Others(Struct, frozen=True, eq=False):
             return False
         place = int(np.searchsorted(columns[0], min(step.begin.time_ns for step in steps), side="right"))
         return place > 0 and int(columns[1][place - 1]) >= int(tables.rpcs.start_time_ns[rpc])
-
-
-def _find_first_rpcs(tables: Tables) -> Ints:
-    """Find the row of each connection's first RPC, -1 for none."""
-    first = np.full(len(tables.connections.rpcs), -1, dtype=np.int64)
-    # in reverse, so that the first row of each connection is written last
-    first[tables.rpcs.connection[::-1]] = np.arange(len(tables.rpcs.connection))[::-1]
-    return first
 
 
 def _measure_syn(tables: Tables) -> Ints:
@@ -397,6 +390,10 @@ CAUSES = {
     "cleartext": "earlier attempts with TLS were answered in the clear",
     "foreign": "earlier attempts were answered in another protocol",
     "abandoned": "the client ended earlier attempts in their TLS handshake",
+    "paused": "the client was silent in the TLS handshake of earlier attempts",
+    "no_alpn": "the server selected no h2 by ALPN on earlier attempts",
+    "no_request": "the client refused the server after the TLS handshake of earlier attempts",
+    "unhealthy": "the server answered health checks on earlier connections with another status than SERVING",
     "rejected": "the server ended earlier attempts by an alert after the TLS handshake",
 }
 """What took the time, by step."""
@@ -418,6 +415,10 @@ ADVICE = {
     "cleartext": "Use TLS at both ends or at neither",
     "foreign": "Check that a gRPC server listens on that port",
     "abandoned": "Look in the client's log why it ended them",
+    "paused": "Look at what held up the client",
+    "no_alpn": "Enable h2 in the ALPN of what ends TLS there",
+    "no_request": "Look in the client's log why it refused the server",
+    "unhealthy": "Set the service's status in the server's health service",
     "rejected": "Look in the server's log why it ended them",
 }
 """What to do first, by step."""

@@ -7,18 +7,20 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.finding import Remedy
-from ..model.text import count
-from ..summary.figures import HTTP2, TLS
-from ..tables import Ints, Mask, Tables
+from ..model.text import count, duration, safe
+from ..model.tls import LARGEST_ALERT
+from ..software import protocols
+from ..summary.figures import HTTP2, TLS, UNDECIDED
+from ..tables import NO_AGENT, Ints, Mask, Tables
 from ..tables.grouping import distinct
-from . import hosts, icmp, vantage
+from . import alerts, hosts, icmp, vantage
 
 NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
     _core.BEGINNINGS.index(name) for name in ("", "preface", "settings", "http1_response", "tls", "other")
 )
 """Values of `Setups.client_begins` and `server_begins`."""
-OFFERS_H2 = 2
-"""Bit of `Connections.tls_alpn`: the client offers HTTP/2."""
+OFFERS_H2, CHOICE_KNOWN, CHOSEN_H2, CHOSEN_NONE = 2, 4, 8, 16
+"""Bits of `Connections.tls_alpn`: the client offers HTTP/2; the server's choice is known; it is HTTP/2, or none."""
 REPORTS = 2
 """ICMP errors about the SYNs of one attempt that the text names."""
 NO_ALERT = 255
@@ -26,36 +28,6 @@ NO_ALERT = 255
 TLS_1_3 = 0x0304
 SERVER_UNHEARD = 2
 """Bit of `Connections.unheard`: the server's bytes were acknowledged, and are not in the capture."""
-
-ALERTS = {
-    10: "unexpected_message",
-    20: "bad_record_mac",
-    22: "record_overflow",
-    40: "handshake_failure",
-    42: "bad_certificate",
-    43: "unsupported_certificate",
-    44: "certificate_revoked",
-    45: "certificate_expired",
-    46: "certificate_unknown",
-    47: "illegal_parameter",
-    48: "unknown_ca",
-    49: "access_denied",
-    50: "decode_error",
-    51: "decrypt_error",
-    70: "protocol_version",
-    71: "insufficient_security",
-    80: "internal_error",
-    86: "inappropriate_fallback",
-    90: "user_canceled",
-    109: "missing_extension",
-    110: "unsupported_extension",
-    112: "unrecognized_name",
-    113: "bad_certificate_status_response",
-    115: "unknown_psk_identity",
-    116: "certificate_required",
-    120: "no_application_protocol",
-}
-"""Names of TLS alerts (RFC 8446 section 6; 22 and 120 as in RFC 7301 and the IANA registry)."""
 
 KINDS = (
     "refused",
@@ -68,13 +40,19 @@ KINDS = (
     "closed",
     "silent",
     "abandoned",
+    "paused",
+    "no_alpn",
+    "no_request",
     "rejected",
+    "unhealthy",
 )
 """Ways to fail: RST for a SYN; an ICMP error for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello;
-HTTP/2 in the clear for the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a
-byte; closed by the client after it had waited in vain for one; closed by the client after the server's part of the TLS
-handshake; closed by the server after it, with an encrypted alert and no more. The first one that fits counts: a client
-may send an alert for what the server answered."""
+HTTP/2 in the clear for the ClientHello; another protocol for either; a TLS alert; closed by the server before it
+sent a byte; closed by the client after it had waited in vain for one; closed by the client at once after the
+server's part of the TLS handshake, or after a silence; closed by the client after the handshake because the server
+selected no HTTP/2, or without a word that says why; closed by the server after it, with an encrypted alert and no
+more; answered by health checks with another status than SERVING. The first one that fits counts: a client may send
+an alert for what the server answered."""
 
 
 UNANSWERED_THERE = Remedy(
@@ -106,7 +84,10 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     reported[tables.icmp_errors.connection[(tables.icmp_errors.direction == 0) & ~icmp.mark_too_big(tables)]] = True
     asked = opened & (s.syn_ack_packet > 0) & (s.client_packet > 0) & (c.unheard == 0) & (c.missing_bytes == 0)
     mute = asked & (s.server_begins == NOTHING) & (s.closed_packet > 0)
-    unfinished = (c.tls_server_hello_ns >= 0) & (c.tls_finished_packet == 0)
+    unfinished = asked & (c.tls_server_hello_ns >= 0) & (c.tls_finished_packet == 0) & (c.closed_by == 0)
+    waited_ns = c.closed_time_ns - c.tls_hello_time_ns - c.tls_server_hello_ns
+    refused = asked & _find_refused(tables, unanswered_ns)
+    chosen = c.tls_alpn & CHOICE_KNOWN != 0
     begun = (s.client_begins == PREFACE) | (s.client_begins == TLS_HELLO)
     kinds: tuple[Mask, ...] = (
         dialed & (s.reset_packet > 0) & (c.closed_by == 1),
@@ -118,12 +99,33 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
         asked & (s.alert != NO_ALERT),
         mute & begun & (c.closed_by == 1),
         mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
-        asked & unfinished & (c.closed_by == 0),
+        unfinished & (waited_ns < unanswered_ns),
+        unfinished,
+        refused & chosen,
+        refused & ~chosen,
         asked & (s.closed_packet > 0) & _find_rejected(tables, unanswered_ns),
+        _find_unhealthy(tables),
     )
     kind = np.select(kinds, range(len(kinds)), default=-1)
     connection = np.flatnonzero(kind >= 0)
     return Failures(connection, kind[connection])
+
+
+def _find_refused(tables: Tables, unanswered_ns: int) -> Mask:
+    """Mark TLS that its client closed soon after the handshake without a byte of HTTP/2, which it had offered.
+
+    A client of HTTP/2 sends its preface at once. An encrypted alert, as long as the notice of an end, is no such byte.
+    """
+    c, r = tables.connections, tables.records
+    sent, size = np.zeros((2, len(c.rpcs)), np.int64)
+    client = r.direction == 0
+    sent[r.connection[client]], size[r.connection[client]] = r.records[client], r.bytes[client]
+    wordless = (tables.setups.client_settings_packet == 0) & (sent <= 1) & (size <= LARGEST_ALERT)
+    over_tls = (c.tls_alpn & (OFFERS_H2 | CHOSEN_H2) == OFFERS_H2) & (c.tls_finished_packet > 0)
+    finished_ns = c.tls_hello_time_ns + c.tls_handshake_ns
+    prompt = (c.closed_by == 0) & (c.closed_time_ns - finished_ns <= unanswered_ns)
+    decides = np.isin(c.protocol, (TLS, HTTP2, UNDECIDED))  # else it went on in another protocol
+    return np.asarray(over_tls & prompt & wordless & decides)
 
 
 def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
@@ -138,6 +140,32 @@ def _find_rejected(tables: Tables, unanswered_ns: int) -> Mask:
     prompt = (c.closed_by == 1) & (c.closed_time_ns - tables.setups.client_time_ns <= unanswered_ns)
     client, server = (records == 1) & (sizes == _core.TLS_ALERT_LENGTH)
     return np.asarray(over_tls & prompt & server & ~client)
+
+
+WATCH, CHECK = "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/Check"
+"""The methods of health checks."""
+SERVING, NO_ANSWER = 1, 255
+_HEALTH = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+"""`HealthCheckResponse.ServingStatus`, but for SERVING."""
+
+
+def _find_unhealthy(tables: Tables) -> Mask:
+    """Mark connections with health checks alone, the last of which was answered with another status than SERVING."""
+    unhealthy: Mask = ~np.isin(tables.setups.health, (SERVING, NO_ANSWER))
+    if unhealthy.any():
+        used, checks = tables.connection_methods, {one.number for one in tables.methods if one.name in (WATCH, CHECK)}
+        unhealthy[used.connection[~np.isin(used.method, list(checks))]] = False
+    return unhealthy
+
+
+def _describe_health(tables: Tables, connection: int) -> str:
+    """Say what a server answers to health checks, and what clients do then (gRFC A17)."""
+    used = tables.connection_methods
+    watch = {one.number for one in tables.methods if one.name == WATCH}
+    watches = np.isin(used.method[used.connection == connection], list(watch)).any()
+    status = _HEALTH.get(int(tables.setups.health[connection]), "an unknown status")
+    who = "clients with healthCheckConfig send" if watches else "who asks sends"
+    return f"answers health checks with {status}, and {who} it no calls"
 
 
 def reached_server(tables: Tables, connection: int) -> bool:
@@ -160,9 +188,7 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
     s = tables.setups
     hello = "the ClientHello" if s.client_begins[connection] == TLS_HELLO else "the HTTP/2 preface"
     if kind == "alert":
-        number, by = int(s.alert[connection]), int(s.alert_by[connection])
-        name = f"TLS alert {number} ({ALERTS.get(number, 'not in RFC 8446')})"
-        return f"answered {hello} with {name}" if by else f"received {name} from the client"
+        return alerts.describe(tables, connection, hello)
     status = int(s.http1_status[connection])
     if kind == "unreachable":
         return _describe_error(tables, connection)
@@ -175,10 +201,40 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
         "closed": f"closed the connection ({closed}) {when} {hello} and sent nothing",
         "silent": f"accepted the connection and sent nothing after {hello}",
         "cleartext": f"answered {hello} with HTTP/2 in the clear",
-        "foreign": f"answered {hello} with bytes of another protocol",
-        "abandoned": "sent its part of the TLS handshake, and the client closed without finishing it",
+        "foreign": _describe_foreign(tables, connection, hello),
+        "abandoned": "sent its part of the TLS handshake, and the client closed at once without finishing it",
+        "paused": f"sent its part of the TLS handshake; the client closed after {_wait(tables, connection)} of silence",
+        "no_alpn": f"selected {_name_choice(tables, connection)} although the client offers h2; the client closed "
+        "right after the handshake",
+        "no_request": "was refused by the client, which closed right after the TLS handshake without a request",
+        "unhealthy": _describe_health(tables, connection),
         "rejected": "ended the connection by an encrypted TLS alert after the handshake",
     }[kind]
+
+
+def _describe_foreign(tables: Tables, connection: int, hello: str) -> str:
+    """Quote the first line of another protocol, and name it where it is known: `as Redis: "-ERR unknown command"`."""
+    s, agent = tables.setups, int(tables.connections.server_agent[connection])
+    line = safe(tables.agents[agent]) if agent != NO_AGENT else ""
+    answered = (
+        f"answered {hello}" if s.server_packet[connection] > s.client_packet[connection] else "greeted the client"
+    )
+    return (
+        f'{answered} {protocols.name_protocol(line)}: "{line}"'
+        if line
+        else f"{answered} with bytes of another protocol"
+    )
+
+
+def _wait(tables: Tables, connection: int) -> str:
+    """Format the time from the ServerHello to the client's close."""
+    c, row = tables.connections, connection
+    return duration(max(0, int(c.closed_time_ns[row] - c.tls_hello_time_ns[row] - c.tls_server_hello_ns[row])))
+
+
+def _name_choice(tables: Tables, connection: int) -> str:
+    none = int(tables.connections.tls_alpn[connection]) & CHOSEN_NONE
+    return "no ALPN protocol" if none else "another protocol than h2 by ALPN"
 
 
 def _describe_error(tables: Tables, connection: int) -> str:

@@ -19,6 +19,8 @@ PORT = 53
 """Port of DNS servers, over UDP and TCP (RFC 1035 section 4.2)."""
 TYPES = {1: "A", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
 """Names of record types (IANA DNS parameters)."""
+ADDRESSES = (1, 28)
+"""Record types with an address to connect to: A and AAAA."""
 NO_SUCH_NAME = 3
 """Response code NXDOMAIN (RFC 1035 section 4.1.1)."""
 PREFIXES = ("_grpc_config.", "_grpclb._tcp.")
@@ -104,14 +106,20 @@ def _may_be_of(tables: Tables, lookup: int, client_ip: int) -> bool:
 
 
 def _collect(tables: Tables, lookups: Iterable[int], client_ip: int, syn_ns: int, at_once_ns: int) -> Chain | None:
-    """Collect lookups backwards from the SYN, as long as each ended right before the next step."""
-    asked = tables.lookups
+    """Collect lookups backwards from the SYN, as long as each ended right before the next step.
+
+    One that failed is asked again after a back-off, unless an address was known before.
+    """
+    asked, lookups = tables.lookups, [row for row in lookups if _may_be_of(tables, row, client_ip)]
+    early = (int(asked.answer_time_ns[row]) for row in lookups if asked.answer_packet[row] and not asked.code[row])
+    known = max((answered for answered in early if answered < syn_ns - at_once_ns), default=-1)
     begin, end, chosen = syn_ns, -1, list[int]()
     for row in lookups:
         start, answered = int(asked.time_ns[row]), int(asked.answer_time_ns[row])
         if start < begin - UNANSWERED_NS:
             break
-        if (answered < 0 or answered >= begin - at_once_ns) and _may_be_of(tables, row, client_ip):
+        again = asked.code[row] and int(asked.kind[row]) in ADDRESSES and start > known
+        if answered < 0 or answered >= begin - (UNANSWERED_NS if again else at_once_ns):
             chosen.append(row)
             begin = min(begin, start)
             end = max(end, min(answered, syn_ns) if answered >= 0 else syn_ns)

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+LARGEST_ALERT = 26
+"""Octets of an encrypted alert, at most: of TLS 1.2 with AES-GCM (RFC 5288); a preface of HTTP/2 has 40 or more."""
+
 
 class KeyLog(Struct, frozen=True):
     """How an implementation gives its TLS secrets."""
@@ -100,9 +103,10 @@ class TlsFacts(Struct, frozen=True):
     """By cause: a side had begun a record and sent no more of it for a while."""
 
     @property
-    def is_unfinished(self) -> bool:
-        """Say whether the client sent nothing after its ClientHello: no RPC is in such a connection."""
-        return self.hello_packet is not None and self.finished_packet is None and not self.client.records
+    def is_wordless(self) -> bool:
+        """Say whether the client sent no more than an alert after its part of the handshake: no RPC is in there."""
+        begun = self.hello_packet is not None
+        return begun and self.client.records <= 1 and self.client.bytes <= LARGEST_ALERT
 
     @property
     def may_be_grpc(self) -> bool:

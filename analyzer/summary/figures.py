@@ -311,7 +311,7 @@ def _describe_some(tables: Tables, rows: Ints) -> Iterator[ConnectionFacts]:
         return [tables.format_end(*end) for end in zip(read(addresses), read(ports), strict=True)]
 
     c = tables.connections
-    agents = (_name_client, c.client_agent, c.client_hint), (_name_software, c.server_agent, c.server_hint)
+    agents = (_name_client, c.client_agent, c.client_hint), (_name_software, _find_servers(tables), c.server_hint)
     clients, servers = (
         [name(tables, *found) for found in zip(read(agent), read(hint), strict=True)] for name, agent, hint in agents
     )
@@ -360,7 +360,15 @@ COUNTS = (
 
 def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     """Take the server's software from `server` or `via`, or infer it from its frames (then the flag is true)."""
-    return _name_software(tables, int(tables.connections.server_agent[row]), int(tables.connections.server_hint[row]))
+    return _name_software(tables, int(_find_servers(tables)[row]), int(tables.connections.server_hint[row]))
+
+
+_FOREIGN = _core.BEGINNINGS.index("other")
+
+
+def _find_servers(tables: Tables) -> Counts:
+    """Return the column of servers' software, without the first lines of other protocols."""
+    return np.where(tables.setups.server_begins == _FOREIGN, np.uint32(NO_AGENT), tables.connections.server_agent)
 
 
 _PROXIES = ("nginx", "haproxy", "envoy")
@@ -446,7 +454,7 @@ def _say_what_is_there(tables: Tables) -> str:
     if not capture["tcp_packets"]:
         return f"no TCP was seen in {count(int(capture['packets']), 'packet')}"
     begun = tls.find_facts(tables)
-    unread = tuple(one for one in begun if not one.is_unfinished)
+    unread = tuple(one for one in begun if not one.is_wordless)
     if unread:
         return (
             f"{len(unread):,} of {len(protocol):,} TCP connections are TLS without secrets. "

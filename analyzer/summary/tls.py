@@ -97,9 +97,10 @@ def report(connections: tuple[TlsFacts, ...]) -> TlsReport | None:
 def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding], abouts: Mapping[str, About]) -> Verdict:
     """Say that no RPC can be read, what to do about it, and the most severe finding that TCP shows."""
     mine = [one for one in unread if one.may_be_grpc]
-    offered = any(one.offers_h2 or one.h2 for one in mine)
+    chosen, offered = any(one.h2 for one in mine), any(one.offers_h2 for one in mine)
     connections = "1 TLS connection" if len(mine) == 1 else f"{len(mine):,} TLS connections"
-    probably = "probably gRPC (ALPN h2)" if offered else "possibly gRPC"
+    offers = "probably gRPC (the clients offer h2 by ALPN)" if offered else "possibly gRPC"
+    probably = "probably gRPC (ALPN h2)" if chosen else offers
     text = (
         f"{connections}, {probably}, cannot be read without the secrets: record them with the capture and pass "
         "--keylog FILE."
@@ -109,6 +110,8 @@ def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding], abouts: 
     grave = sorted(others, key=lambda f: (f.part_of is not None, -SEVERITIES.index(f.severity), f.id))
     if not grave:
         return Verdict(text, of_capture)
+    if grave[0].severity == "critical" and {one.connection for one in mine} <= set(grave[0].scope.connections):
+        return Verdict(grave[0].verdict, grave[0].id)  # secrets would show no RPC
     return Verdict(f"{text} TCP shows: {grave[0].verdict}", grave[0].id)
 
 

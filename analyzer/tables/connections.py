@@ -40,7 +40,8 @@ class Connections(Struct, frozen=True, eq=False):
     tls_decrypted: Annotated[Codes, "1 when application data was decrypted"]
     tls_suite: Annotated[Counts, "number of the cipher suite, 0 when not known"]
     tls_alpn: Annotated[
-        Codes, "ALPN bits: 1 the client offers protocols, 2 it offers h2, 4 the server's choice is known, 8 it is h2"
+        Codes,
+        "ALPN bits: 1 the client offers protocols, 2 it offers h2, 4 the server's choice is known, 8 it is h2, 16 none",
     ]
     tls_resumed: Annotated[Codes, "1 when a session is resumed, 2 when not known"]
     tls_retried: Annotated[Codes, "1 when the server asked for a second ClientHello"]
@@ -53,7 +54,10 @@ class Connections(Struct, frozen=True, eq=False):
     mss_client: Annotated[Counts, "payload bytes of the client's full segments, 0 when not known"]
     mss_server: Annotated[Counts, "payload bytes of the server's full segments, 0 when not known"]
     client_agent: Annotated[Counts, "implementation in `user-agent`, index into `Tables.agents`"]
-    server_agent: Annotated[Counts, "software named by `server` or `via`, index into `Tables.agents`"]
+    server_agent: Annotated[
+        Counts,
+        "software named by `server` or `via`, or the first line of another protocol, index into `Tables.agents`",
+    ]
     client_hint: Annotated[Codes, "client's implementation by its frames, index into `IMPLEMENTATIONS`"]
     server_hint: Annotated[Codes, "server's implementation by its frames, index into `IMPLEMENTATIONS`"]
     rpcs: Annotated[Counts, "RPCs on it"]
@@ -200,6 +204,9 @@ class Setups(Struct, frozen=True, eq=False):
     alert_by: Annotated[Codes, "direction of that alert, 255 for none"]
     alert_packet: Annotated[Counts, "packet of that alert"]
     alert_time_ns: Annotated[Ints, "time of that packet"]
+    health: Annotated[Codes, "last answer to `grpc.health.v1`: 0 to 3, as in its `ServingStatus`, 255 for none"]
+    health_packet: Annotated[Counts, "packet of that answer"]
+    health_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class Lookups(Struct, frozen=True, eq=False):

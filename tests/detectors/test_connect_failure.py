@@ -17,6 +17,7 @@ from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connect_failure as detector
 from grpcdiag.analyzer.facts import attempts
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.summary import figures
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
@@ -58,10 +59,13 @@ def test_a_refused_connection_is_reported_without_rpcs() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("grpcio-to-web-page", "127.0.0.1:8111 answered the HTTP/2 preface with bytes of another protocol"),
+        ("grpcio-to-web-page", '127.0.0.1:8111 answered the HTTP/2 preface with a web page: "<!DOCTYPE HTML>"'),
+        ("grpcio-to-redis", """127.0.0.1:7007 answered the HTTP/2 preface as Redis: "-ERR unknown command 'PRI'"""),
+        ("grpc-go-no-alpn", "127.0.0.1:7001 selected no ALPN protocol although the client offers h2"),
+        ("grpcio-no-alpn", "127.0.0.1:9443 selected no ALPN protocol although the client offers h2"),
         ("grpcio-tls-to-cleartext", "127.0.0.1:8113 answered the ClientHello with HTTP/2 in the clear"),
         ("grpcio-cleartext-to-tls", "127.0.0.1:8112 closed the connection (FIN) after the HTTP/2 preface"),
-        ("grpcio-untrusted-certificate", "the client closed without finishing it"),
+        ("grpcio-untrusted-certificate", "the client closed at once without finishing it"),
         ("haproxy-tcp-no-backend", "attempts (by client 127.0.0.1): it closes what it accepts, as a proxy without a"),
         ("haproxy-tcp-no-backend", "127.0.0.1:7011 closed the connection (FIN) before the HTTP/2 preface"),
     ],
@@ -97,6 +101,85 @@ def test_an_end_that_refuses_the_other_in_tls_1_3(name: str, kind: str, words: s
     assert words in finding.verdict
     assert len(finding.verdict.split()) <= 30
     assert words in json.loads(run_here("analyze", path, "--json").text)["verdict"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("grpc-go-no-alpn-tls13", "selected no ALPN protocol although the client offers h2"),
+        (
+            "grpc-go-no-certificate",
+            "refused the client for lack of a certificate (TLS alert 116, certificate_required)",
+        ),
+    ],
+)
+def test_secrets_show_who_refused(name: str, words: str) -> None:
+    keys = Path(recorded(f"wild/{name}.keys")).read_bytes()
+    (finding,) = detector.detect(decode([recorded(f"wild/{name}.pcap.zst")], keylog=keys), detector.Limits())
+    assert isinstance(finding, Finding)
+    assert words in finding.verdict
+    assert finding.confidence == "high"
+
+
+def test_without_secrets_a_client_that_refused_may_have_had_two_reasons() -> None:
+    finding = the_finding(detector, [recorded("wild/grpc-go-no-alpn-tls13.pcap.zst")])
+    assert finding.metrics["no_request_attempts"] == 2
+    assert finding.confidence == "medium"
+    assert "ALPN or the certificate" in finding.verdict
+
+
+def test_a_client_that_speaks_what_the_server_selected_is_not_refused() -> None:
+    assert found(detector, [recorded("wild/curl-http1-chosen.pcap.zst")]) is None
+
+
+@pytest.mark.parametrize(("column", "value"), [("records", 2), ("bytes", 41)])
+def test_a_client_that_sent_more_than_an_alert_had_spoken(column: str, value: int) -> None:
+    tables = decode([recorded("wild/grpcio-no-alpn.pcap.zst")])
+    more = changed(tables, "records", **{column: np.full(len(tables.records.records), value)})
+    kinds = {attempts.KINDS[kind] for kind in attempts.find_failures(more, S).kind.tolist()}
+    assert kinds == {"refused"}  # of the other address
+
+
+def test_a_client_that_closes_long_after_the_handshake_refused_nothing() -> None:
+    tables = decode([recorded("wild/grpcio-no-alpn.pcap.zst")])
+    late = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 2 * S)
+    assert "no_alpn" not in [attempts.KINDS[kind] for kind in attempts.find_failures(late, S).kind.tolist()]
+
+
+def test_a_client_that_was_silent_in_the_handshake_was_held_up() -> None:
+    """Not one that refused the certificate: it closes at once."""
+    tables = decode([recorded("wild/tls-untrusted.pcap.zst")])
+    late = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 10 * S)
+    (finding,) = detector.detect(late, detector.Limits())
+    assert isinstance(finding, Finding)
+    assert finding.metrics["paused_attempts"] == finding.metrics["attempts"]
+    assert "closed after 10.0 s of silence" in finding.verdict
+    assert "trust" not in finding.verdict
+
+
+def test_a_server_that_answers_health_checks_with_another_status_gets_no_calls() -> None:
+    path = recorded("wild/grpc-go-health-unknown.pcap.zst")
+    verdict = json.loads(run_here("analyze", path, "--json").text)["verdict"]
+    assert verdict["finding"] == "connect-failure"
+    assert "answers health checks with SERVICE_UNKNOWN" in verdict["text"]
+    tables = decode([path])
+    assert tables.setups.health_packet.tolist() == [15]
+    serving = changed(tables, "setups", health=np.ones(1, dtype=np.uint8))
+    assert not list(detector.detect(serving, detector.Limits()))
+
+
+@pytest.mark.parametrize(("apart_ns", "fires"), [(100 * MS, True), (101 * MS, False)])
+def test_an_address_that_refuses_beside_one_that_works(apart_ns: int, fires: bool) -> None:
+    """Another port of the same client: of the same channel only where both were tried at once."""
+    tables = decode([recorded("wild/grpc-go-one-address-dead.pcap.zst")])
+    times = tables.connections.first_time_ns.copy()
+    times[1] = times[0] + apart_ns
+    findings = list(detector.detect(changed(tables, "connections", first_time_ns=times), detector.Limits()))
+    assert bool(findings) == fires
+    for finding in findings:
+        assert isinstance(finding, Finding)
+        assert finding.severity == "info"
+        assert "127.0.0.1:7012 refused" in finding.title
 
 
 @pytest.mark.parametrize(("records", "fires"), [(1, True), (2, False)])
@@ -170,7 +253,7 @@ def test_an_older_connection_that_is_still_open_is_no_later_success(tmp_path: Pa
         (PREFACE, b"HTTP/1.1 400 Bad Request\r\n\r\n", "http1", "in HTTP/1.1 with status 400"),
         (CLIENT_HELLO, b"HTTP/1.0 400 Bad Request\r\n\r\n", "http1", "the ClientHello in HTTP/1.1 with status 400"),
         (CLIENT_HELLO, bytes.fromhex("15030300020228"), "alert", "TLS alert 40 (handshake_failure)"),
-        (CLIENT_HELLO, bytes.fromhex("15030300020278"), "alert", "TLS alert 120 (no_application_protocol)"),
+        (CLIENT_HELLO, bytes.fromhex("15030300020278"), "alert", "TLS alert 120, no_application_protocol)"),
         (PREFACE, bytes.fromhex("15030100020246"), "alert", "the HTTP/2 preface with TLS alert 70 (protocol_version)"),
         (PREFACE, b"", "closed", "closed the connection (RST) after the HTTP/2 preface and sent nothing"),
         (CLIENT_HELLO, b"", "closed", "closed the connection (RST) after the ClientHello and sent nothing"),
@@ -312,7 +395,7 @@ def packet_to(port: int, *packets: Captured) -> list[Captured]:
 
 def test_every_kind_is_described() -> None:
     tables = decode([recorded("wild/refused.pcap.zst")])
-    assert set(detector.ADVICE) == set(detector.REMEDIES) == set(attempts.KINDS)
+    assert {*detector.ADVICE, "alert"} == set(detector.REMEDIES) == set(attempts.KINDS)
     for kind in attempts.KINDS:
         assert attempts.describe(tables, 0, kind)
     assert len(_core.BEGINNINGS) == 8

@@ -14,7 +14,7 @@ use crate::waits::{self, Layers, Stop};
 
 use super::encrypted::Encrypted;
 use super::prologue;
-use super::set_up::{Alert, Beginning, alert_of};
+use super::set_up::{Alert, Beginning, alert_of, first_line};
 use super::shared::Shared;
 
 /// The layers above TCP.
@@ -74,11 +74,19 @@ impl Content {
 
     /// Decides by the first bytes of a side what they are.
     #[cold]
-    fn begin(&mut self, side: usize, bytes: &[u8], at: At) {
+    fn begin(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
         if self.beginnings.iter().all(Option::is_none) {
             self.tls = Encrypted::if_begins(bytes);
         }
-        self.beginnings[side] = Some(Beginning::new(bytes, at));
+        let first = Beginning::new(bytes, at);
+        self.beginnings[side] = Some(first);
+        if side != self.http2.client
+            && first.is_foreign()
+            && self.beginnings[1 - side].is_none_or(|peer| peer.is_ours())
+        {
+            let line = first_line(bytes).map(|line| cx.strings.agents.intern(line));
+            self.http2.application.server_agent = self.http2.application.server_agent.or(line);
+        }
         if self.tls.is_none() {
             self.alert = self.alert.or(alert_of(bytes).map(|description| Alert { side, description, at }));
         }
@@ -197,7 +205,7 @@ impl Events for ContentReader<'_> {
             if bytes.is_empty() {
                 return;
             }
-            self.content.begin(side, bytes, at);
+            self.content.begin(side, bytes, at, self.cx);
         }
         if self.shared.tap.is_some() {
             return self.show(transport, side, offset, bytes, at);

@@ -36,6 +36,16 @@ impl Beginning {
         };
         Self { at, kind, http1_status: http1_status(bytes).unwrap_or(0) }
     }
+
+    /// Whether they are of a protocol that is none of those that gRPC uses.
+    pub fn is_foreign(&self) -> bool {
+        self.kind == 7
+    }
+
+    /// Whether a client of gRPC may begin like that: with the preface of HTTP/2, or TLS.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.kind, 1 | 5)
+    }
 }
 
 /// A TLS alert that was sent.
@@ -56,6 +66,16 @@ pub fn alert_of(bytes: &[u8]) -> Option<u8> {
         [kind::ALERT, 3, _, 0, 2, 1 | 2, description] => Some(*description),
         _ => None,
     }
+}
+
+/// The first text in the first bytes of a protocol, without its line end: at least four printable characters.
+pub fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+    const SEARCHED: usize = 128;
+    const LONGEST: usize = 60;
+    let begin = bytes.get(..SEARCHED).unwrap_or(bytes);
+    let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+    let line = begin.split(|byte| !is_printable(byte)).find(|line| line.len() >= 4)?;
+    Some(line.get(..LONGEST).unwrap_or(line).trim_ascii())
 }
 
 /// The code in the status line of an HTTP/1 response (RFC 9112 section 4).
@@ -84,6 +104,14 @@ mod tests {
         assert_eq!(http1_status(b"HTTP/1.1 400 Bad Request\r\n"), Some(400));
         assert_eq!(http1_status(b"HTTP/1.0 50"), None);
         assert_eq!(http1_status(b"HTTP/2 200"), None);
+    }
+
+    #[test]
+    fn a_foreign_protocol_has_a_first_line() {
+        assert_eq!(first_line(b"-ERR unknown command\r\n-ERR more\r\n"), Some(&b"-ERR unknown command"[..]));
+        assert_eq!(first_line(b"J\0\0\0\x0a8.0.36\0rest"), Some(&b"8.0.36"[..])); // the greeting of MySQL
+        assert_eq!(first_line(&[b'a'; 200]).map(<[u8]>::len), Some(60));
+        assert_eq!(first_line(&[0; 64]), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Makes a connection's rows of the tables of connections and set-ups.
 
 use crate::at::{At, place};
+use crate::grpc::health;
 use crate::http2::connection::http2::Protocol;
 use crate::store::tables::{ConnectionRow, SetupRow};
 use crate::tcp::connection::{Connection as Tcp, Counters};
@@ -106,6 +107,8 @@ pub fn setup_row(tcp: &Tcp, content: &Content) -> SetupRow {
     let (server_settings_packet, server_settings_time_ns) = settings(server);
     let alert = content.alert();
     let (alert_packet, alert_time_ns) = place(alert.map(|alert| alert.at));
+    let health = content.http2.application.health;
+    let (health_packet, health_time_ns) = place(health.map(|health| health.at));
     SetupRow {
         syns: tcp.syns,
         syn_ack_packet,
@@ -128,6 +131,9 @@ pub fn setup_row(tcp: &Tcp, content: &Content) -> SetupRow {
         alert_by: alert.map_or(NO_ALERT, |alert| u8::from(alert.side != client)),
         alert_packet,
         alert_time_ns,
+        health: health.map_or(health::NONE, |health| health.status),
+        health_packet,
+        health_time_ns,
     }
 }
 
@@ -163,7 +169,7 @@ fn tls(content: &Content) -> ConnectionRow {
 }
 
 /// What was negotiated by ALPN: 1 the client offers protocols, 2 h2 among them, 4 the server's choice is known, 8 it is
-/// h2.
+/// h2, 16 it is none.
 fn alpn(facts: &Facts<At>) -> u8 {
     let chosen = facts.alpn.as_ref();
     [
@@ -171,9 +177,10 @@ fn alpn(facts: &Facts<At>) -> u8 {
         facts.offers().any(|name| name == b"h2"),
         chosen.is_some(),
         chosen.is_some_and(|name| name == b"h2"),
+        chosen.is_some_and(Vec::is_empty),
     ]
     .into_iter()
-    .zip([1, 2, 4, 8])
+    .zip([1, 2, 4, 8, 16])
     .map(|(is, bit)| u8::from(is) * bit)
     .sum()
 }

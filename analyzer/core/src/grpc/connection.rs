@@ -13,6 +13,7 @@ use crate::store::budget::{Budget, LossTime};
 use super::body_trailers::BodyTrailers;
 use super::call::{Call, Gap};
 use super::connection_methods::ConnectionMethods;
+use super::health::Health;
 use super::probe::Before;
 use super::repeats::Repeats;
 use super::turns::Turns;
@@ -51,6 +52,8 @@ pub struct Grpc {
     pub client_agent: Option<u32>,
     /// The server's software, from its first `server` or `via`.
     pub server_agent: Option<u32>,
+    /// The last answer to a health check.
+    pub health: Option<Health>,
     /// Trailers in bodies (gRPC-Web, Connect).
     pub(super) trailers: BodyTrailers,
     /// The budgets of the RPCs that ended, summed.
@@ -90,6 +93,7 @@ impl Default for Grpc {
             other_streams: 0,
             client_agent: None,
             server_agent: None,
+            health: None,
             trailers: BodyTrailers::default(),
             budget: Budget::default(),
             loss: LossTime::default(),

@@ -12,6 +12,7 @@ use super::activity::Activity;
 use super::body_trailers::begins_end;
 use super::call::{Call, CallDirection};
 use super::connection::{Grpc, Http2, Parser};
+use super::health::{self, Health};
 use super::message::{Event, Message};
 use super::protocol::Kind;
 use super::rows::touch_gap;
@@ -57,6 +58,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         if direction.reader.is_lost() && call.kind != Kind::ConnectUnary {
             direction.reader.resume(data, sender.frame_from(data.len()));
+        }
+        if data.len() <= health::LONGEST && !activity.is_client {
+            let is_check = self.cx.strings.methods.get(call.method).is_some_and(health::is_check);
+            if let Some(status) = health::status(data).filter(|_| is_check) {
+                self.h2.application.health = Some(Health { status, at: *activity.at });
+                self.watch.stream_health(data);
+            }
         }
         self.watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
         let foreign = activity.read_messages(call, sender, &mut self.h2.application.turns, data, self.cx);

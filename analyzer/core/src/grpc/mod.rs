@@ -10,6 +10,7 @@ pub mod data;
 mod direction;
 mod events;
 pub mod headers;
+pub mod health;
 pub mod known_texts;
 mod late;
 pub mod message;

@@ -152,6 +152,10 @@ impl Watch<Grpc> for Learner {
         self.tell(|conversation, side, shared| conversation.messages(side, call, octets, begins, shared));
     }
 
+    fn stream_health(&mut self, octets: &[u8]) {
+        self.tell(|conversation, side, _| conversation.health(side, octets));
+    }
+
     fn stream_end(&mut self, call: &Call, octets: &[u8]) {
         self.tell(|conversation, side, shared| conversation.end(side, call, octets, shared));
     }

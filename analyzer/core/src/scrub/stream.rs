@@ -271,6 +271,12 @@ impl Conversation {
         }
     }
 
+    /// An answer to a health check, which stays.
+    pub fn health(&mut self, at: usize, octets: &[u8]) {
+        let Side { data, edits, .. } = &mut self.sides[at];
+        edits.put(*data, octets);
+    }
+
     /// Octets of a response that are no messages: of an RPC's end, or the error of a unary RPC, the status stays; of anything
     /// else nothing.
     pub fn end(&mut self, at: usize, call: &Call, octets: &[u8], shared: &mut Shared) {

@@ -64,6 +64,9 @@ pub trait Watch<A: Application> {
     /// their frame.
     fn stream_data(&mut self, _stream: &A::Stream, _octets: &[u8], _begins: bool) {}
 
+    /// DATA that is a message which is read as a whole: it shows the state of a server and no more.
+    fn stream_health(&mut self, _octets: &[u8]) {}
+
     /// DATA without messages: a page, an error, or trailers in the body.
     fn stream_end(&mut self, _stream: &A::Stream, _octets: &[u8]) {}
 }

@@ -71,6 +71,7 @@ table!(
         client_settings_packet: u32, client_settings_time_ns: i64,
         server_settings_packet: u32, server_settings_time_ns: i64,
         alert: u8, alert_by: u8, alert_packet: u32, alert_time_ns: i64,
+        health: u8, health_packet: u32, health_time_ns: i64,
     }
 );
 
