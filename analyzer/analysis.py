@@ -12,6 +12,7 @@ from .decode.decode import decode
 from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions, Progress
 from .detectors import ABOUTS, DETECTORS
+from .facts.set_up import measure_setup
 from .model.analysis import Analysis
 from .model.detector import About
 from .model.finding import Finding, Skipped
@@ -140,6 +141,7 @@ def of_tables(
         totals=totals,
         traffic=figures.traffic(tables),
         budget=split_budget(budget, seen),
+        setup_ns=measure_setup(tables),
         verdict=verdict.choose_verdict(
             findings,
             budget,
@@ -176,7 +178,7 @@ def _apply_sidecar(tables: Tables, sidecar: Sidecar) -> tuple[RecordingFacts | N
 def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
     """Analyse the connections of a capture without readable RPCs, also TLS connections that may carry gRPC."""
     answers = [answer for detector in DETECTORS if detector.about.without_rpcs for answer in detector.detect(tables)]
-    unread = tuple(one for one in tls.find_facts(tables) if not one.is_unfinished)
+    unread = tuple(one for one in tls.find_facts(tables) if not one.is_wordless)
     mine = [one.connection for one in unread if one.may_be_grpc]
     if mine:
         from . import encrypted

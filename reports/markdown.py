@@ -9,7 +9,7 @@ from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import Finding, Remedy
 from ..analyzer.model.text import count, duration, list_first, size, utc
 from .shared import client, hops, two_captures
-from .shared.causes import explain_causes
+from .shared.causes import describe_setup, explain_causes
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.quality import (
     format_begin,
@@ -141,7 +141,9 @@ def budget(analysis: Analysis) -> str:
     ]
     if not rows:
         return "No RPC time is in the capture."
-    return table((f"Cause ({duration(total)} of RPC time)", "Time", "Share", "What it means"), rows, right=(1, 2))
+    shown = table((f"Cause ({duration(total)} of RPC time)", "Time", "Share", "What it means"), rows, right=(1, 2))
+    setup = describe_setup(analysis)
+    return f"{shown}\n\n{setup[0].upper()}{setup[1:]}." if setup else shown
 
 
 def costly(analysis: Analysis) -> list[Finding]:

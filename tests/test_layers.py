@@ -38,7 +38,7 @@ ARROWS = {
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.selection analyzer.hops",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
-    "analyzer.encrypted analyzer.sidecar analyzer.selection analyzer.hops",
+    "analyzer.encrypted analyzer.sidecar analyzer.selection analyzer.hops analyzer.facts",
     "analyzer.live": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.analysis",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "

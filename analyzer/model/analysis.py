@@ -315,6 +315,8 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     traffic: TrafficOfSides
     budget: Budget
     """RPC time by cause."""
+    setup_ns: Count = 0
+    """Time of connection set-up before the first RPCs, which no cause counts; RPCs begin with their first packets."""
     verdict: Verdict
     connections: tuple[ConnectionFacts, ...]
     methods: tuple[MethodFacts, ...]

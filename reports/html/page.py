@@ -21,7 +21,7 @@ from ...analyzer.model.tls import KEY_LOGS
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared import client, hops, quality, sentences, tls, two_captures
-from ..shared.causes import explain_causes
+from ..shared.causes import describe_setup, explain_causes
 from . import said
 from .columns import deflated, packed
 
@@ -61,6 +61,7 @@ def build_page(analysis: Analysis, page: PageData) -> str:
         key_logs=KEY_LOGS,
         quality=quality,
         meanings=explain_causes(analysis.ends),
+        setup=describe_setup(analysis),
         library=Markup(_deflate_library()),  # like all of `Markup`, made of constants, base64 and JSON that is escaped
         columns=Markup(columns),
         facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),

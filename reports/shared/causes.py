@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.budget import SIDES
 from ...analyzer.model.ends import Ends
+from ...analyzer.model.text import duration
 
 MEANINGS = {
     "client": "waits for the client to send; nothing blocked it",
@@ -49,6 +51,17 @@ _PARTS = {
     "unknown": "not in the record of the scheduler",
 }
 MEANINGS |= {f"{side}.{part}": f"{side}: {words}" for side in SIDES for part, words in _PARTS.items()}
+
+
+_WORTH_NAMING = 0.02
+"""Share of RPC time from which set-up is shown beside it (heuristic: above the variation of runs)."""
+
+
+def describe_setup(analysis: Analysis) -> str:
+    """Say how long the connections took before their first RPCs, if that is worth naming."""
+    if not analysis.setup_ns or analysis.setup_ns < _WORTH_NAMING * sum(analysis.budget.values()):
+        return ""
+    return f"before the RPCs: {duration(analysis.setup_ns)} of connection set-up, not in this sum"
 
 
 def name_cause(cause: str) -> str:

@@ -16,7 +16,7 @@ from ...analyzer.model.finding import Finding
 from ...analyzer.model.recorded import HostClock, ProcessFacts, RecordingFacts
 from ...analyzer.model.text import count, duration, list_first, safe, size, utc
 from ..shared import client, hops, two_captures
-from ..shared.causes import explain_causes
+from ..shared.causes import describe_setup, explain_causes
 from ..shared.drawing import CAUSE_STYLES, CAUTION, GOOD, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.quality import format_span, judge_verdict, list_flaws, list_not_judged, list_vantages
 from ..shared.sentences import MOST_PATHS, THREADS, describe_content, describe_processes, describe_selection
@@ -84,6 +84,7 @@ def _begin_brief(analysis: Analysis, width: int) -> list[RenderableType]:
         least = _SMALL_CAUSE * sum(budget.values())
         large = {cause: ns for cause, ns in budget.items() if ns >= least}
         parts += [Text(), _show_budget(large, explain_causes(analysis.ends), width, sum(budget.values()))]
+        parts += _show_setup(analysis)
     else:
         parts += tls.parts(analysis, most=1, ways=False)
     parts += _list_measured(analysis, width)
@@ -131,7 +132,7 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     budget = (analysis.ends or analysis).budget
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += (
-        [Text(), _show_budget(budget, explain_causes(analysis.ends), width)]
+        [Text(), _show_budget(budget, explain_causes(analysis.ends), width), *_show_setup(analysis)]
         if analysis.totals.rpcs
         else tls.parts(analysis)
     )
@@ -229,6 +230,11 @@ def _show_verdict(analysis: Analysis) -> Panel:
     style = SEVERITY_STYLES[severity] if severity else GOOD
     text = Text(safe(analysis.verdict.text))
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
+
+
+def _show_setup(analysis: Analysis) -> list[RenderableType]:
+    setup = describe_setup(analysis)
+    return [Text(f"  {setup}", style="dim")] if setup else []
 
 
 def _show_budget(
