@@ -36,14 +36,6 @@ class Limits(Struct, frozen=True, eq=False):
     warning_share: float = 0.05
     """A warning from this share of the time from a burst's first record to the response (heuristic: RPCs may overlap,
     so that the share of RPC time may be smaller)."""
-    churn_share: float = 0.10
-    """A warning from this share of set-up in the life of the connections (heuristic: a tenth of the time)."""
-    told_share: float = 0.02
-    """The same share from which it is reported (heuristic: above the variation between equal runs)."""
-    few_turns: float = 10.0
-    """Responses per connection up to which it is hardly used (heuristic: as the RPCs of connection-churn)."""
-    stopped_connections: int = 3
-    """Connections on which a server was silent at once (heuristic: as the RPCs of synchronised-stall)."""
 
 
 _LIMITS = Limits()
@@ -233,11 +225,11 @@ def find_connection_churn(tables: Tables, connections: Sequence[int]) -> Iterato
     setup[rows] = np.maximum(finished - table.opened_time_ns[rows], 0)
     for group in churn.group_by_pair(tables, rows) if len(rows) else ():
         at_once = churn.count_open_at_once(tables, group, limits)
-        if not at_once or turns[group].mean() > _LIMITS.few_turns:
+        if not at_once or turns[group].mean() > limits.few_rpcs:
             continue
         life = total_ns(table.closed_time_ns[group] - table.opened_time_ns[group])
         share = total_ns(setup[group]) / max(1, life)
-        if share >= _LIMITS.told_share:
+        if share >= limits.told_share:
             yield _make_churn_finding(tables, group, at_once, setup[group], float(turns[group].mean()), share)
 
 
@@ -261,7 +253,7 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
     return Finding(
         id=churn.ID,
         title=f"{len(group):,} TLS connections one after the other, for {turns:.1f} responses each",
-        severity="warning" if share >= _LIMITS.churn_share else "info",
+        severity="warning" if share >= churn.Limits().warning_share else "info",
         confidence="low",
         scope=Scope(tuple(group.tolist()), ()),
         metrics={
@@ -294,10 +286,10 @@ def find_synchronised_stall(tables: Tables, connections: Sequence[int]) -> Itera
     mean = (r.answer_ns[mine] - r.longest_answer_ns[mine]) / np.maximum(r.answers[mine].astype(np.int64) - 1, 1)
     silent = r.longest_answer_ns[mine] >= np.maximum(limits.long_ns, limits.factor * mean)
     resent = (c.retransmitted_packets > c.needless_retransmissions) | (c.retransmission_timeouts > 0)
-    silent &= (r.answers[mine] >= _LIMITS.few_turns) & ~resent[r.connection[mine]]
+    silent &= (r.answers[mine] >= churn.Limits().few_rpcs) & ~resent[r.connection[mine]]
     for group in group_rows(c.server_ip[r.connection[mine]]).values() if len(mine) else ():
         rows = mine[group[silent[group]]]
-        if len(rows) >= _LIMITS.stopped_connections and _goes_on_at_once(tables, mine[group], rows, limits):
+        if len(rows) >= limits.few_rpcs and _goes_on_at_once(tables, mine[group], rows, limits):
             yield _make_stall_finding(tables, rows)
 
 

@@ -79,9 +79,9 @@ ABOUT = About(
 
 
 class Limits(draining.Alike, frozen=True, eq=False):
-    few: int = 3
+    few: int = failures.FEW
     """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
-    warning_share: float = 0.01
+    warning_share: float = failures.ERROR_RATE
     """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""

@@ -101,7 +101,7 @@ class Limits(timeouts.OneTimer, frozen=True, eq=False):
     """Share of the RPCs for which that, or something else than a timer, must hold (heuristic: most of them)."""
     by_chance: float = 0.5
     """Answers must come so seldom that fewer ends follow one by chance (heuristic: one in two)."""
-    refused_rpcs: int = 3
+    refused_rpcs: int = common.FEW
     """Fewer refused responses are no warning (heuristic: one or two show no pattern)."""
     warning_share: float = 0.10
     """A warning when one timer cancelled, or clients refused, this share of the RPCs (heuristic: one call in ten)."""

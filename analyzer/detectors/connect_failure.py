@@ -60,7 +60,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import alerts, attempts, evidence, hosts, icmp, lookups
+from ..facts import alerts, attempts, evidence, hosts, icmp, lookups, unanswered
 from ..facts.evidence import show_packet
 from ..facts.ratings import lower, quality_allows
 from ..model.detector import About, Cost
@@ -82,7 +82,7 @@ ABOUT = About(
 
 
 class Limits(Struct, frozen=True, eq=False):
-    unanswered_ns: int = 1_000_000_000
+    unanswered_ns: int = unanswered.INITIAL_TIMEOUT_NS
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
     at_once_ns: int = 100_000_000
     """Longest time between an attempt to one port and a connection with RPCs to another, of one channel (heuristic: as

@@ -67,6 +67,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_CONNECTIONS, NOTABLE_SHARE
 from ..software.texts import find_meaning, make_remedy
 from ..software.timers import list_idle_limits, make_idle_timeout
 from ..summary.figures import HTTP2
@@ -98,13 +99,13 @@ class Limits(Struct, frozen=True, eq=False):
     """RPCs per connection up to which it is hardly used (heuristic: one set-up for ten RPCs)."""
     early_ns: int = 1_000_000_000
     """Time to the first RPC after which a connection counts as opened early (heuristic: no set-up takes a second)."""
-    told_share: float = 0.02
+    told_share: float = NOTABLE_SHARE
     """Reported from this share of set-up in set-up and RPC time together (heuristic: above the variation of runs)."""
     warning_share: float = 0.10
     """A warning from this share of set-up in set-up and all RPC time together (heuristic: a tenth of the time)."""
     critical_share: float = 0.50
     """Critical from this share (heuristic: more set-up than RPCs)."""
-    critical_connections: int = 20
+    critical_connections: int = CRITICAL_CONNECTIONS
     """Fewest connections for critical (heuristic: fewer cost little in total)."""
     idle_ns: int = 100_000_000
     """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""

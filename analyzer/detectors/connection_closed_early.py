@@ -84,7 +84,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..facts import breaches as http2_breaches
-from ..facts import draining, evidence, header_blocks, hosts, software_at, timeouts, vantage
+from ..facts import draining, early_end, evidence, header_blocks, hosts, software_at, timeouts, vantage
 from ..facts import failures as common
 from ..facts.early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
 from ..facts.hosts import host
@@ -129,11 +129,11 @@ ABOUT = About(
 
 
 class Limits(graceful_ends.Limits, frozen=True, eq=False):
-    drop_ns: int = 20_000_000
+    drop_ns: int = http2_breaches.ANSWERED_NS
     """An end so soon after a GOAWAY, or bytes that break HTTP/2, answers it (heuristic: libraries take a few ms)."""
     timed_share: float = 0.10
     """A warning when a timer of the client ended this share of the RPCs (heuristic: one call in ten)."""
-    refused_ns: int = 60_000_000_000
+    refused_ns: int = early_end.RESTART_NS
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
 
 

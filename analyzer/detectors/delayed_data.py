@@ -106,7 +106,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Shorter delays are a sender's own pace (heuristic: as in the tables `waits` and `delays`)."""
     round_trips: float = 0.5
     """Share of a round trip from which a delay counts (heuristic: less is hidden by the bytes' travel time)."""
-    longest_round_trips: float = 2.0
+    longest_round_trips: float = congestion.LATE_ACK
     """Round trips after which an ACK itself was late (heuristic: a congestion window frees after one)."""
     least_share: float = 0.01
     """Reported from this share of RPC time (heuristic: below it is the variation between equal runs)."""

@@ -49,6 +49,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE
 from ..tables import Tables
 from ..tables.durations import clip_ns
 
@@ -68,7 +69,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time without a WINDOW_UPDATE (heuristic: a shorter one may be a slow reader)."""
     factor: float = 5.0
     """The same, in longest earlier waits for one on that connection (heuristic: slow readers are regular)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
 

@@ -78,11 +78,11 @@ class Limits(Struct, frozen=True, eq=False):
     """Reported from this share of all payload bytes (heuristic: a quarter)."""
     share: float = 0.5
     """A warning from this share of all payload bytes (heuristic: more headers than anything else)."""
-    warning_factor: float = 3.0
+    warning_factor: float = control.PACKETS_FACTOR
     """A warning from this ratio of segments with and without headers (heuristic: as for `small-packets`)."""
     critical_factor: float = 10.0
     """Critical from this ratio (ten segments are Linux's initial window: headers then cost a round trip)."""
-    default_mss: int = 1448
+    default_mss: int = control.DEFAULT_MSS
     """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
 
 

@@ -52,6 +52,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE
 from ..tables import BEGUN_BEFORE, DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
 from ..tables.grouping import distinct
@@ -71,7 +72,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Ended RPCs of the method to compare with (heuristic: two may be alike by chance)."""
     alone_ns: int = 10_000_000_000
     """Shortest wait without them (heuristic: interactive callers have given up by then)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
 

@@ -54,10 +54,11 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts import evidence, failures, hosts, methods, ratings, resets, software_at, unanswered
-from ..facts.early_end import find_refusals
+from ..facts.early_end import RESTART_NS, find_refusals
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE
 from ..software import timers
 from ..tables import Mask, Tables
 
@@ -76,9 +77,9 @@ ABOUT = About(
 
 
 class Limits(failures.LossLimits, frozen=True, eq=False):
-    timeouts: int = 3
+    timeouts: int = unanswered.TIMEOUTS
     """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
-    idle_ns: int = 1_000_000_000
+    idle_ns: int = unanswered.INITIAL_TIMEOUT_NS
     """Shortest silence (RFC 6298 section 2: TCP's initial timeout, 1 s; a shorter one is a pause)."""
     round_trips: float = 3.0
     """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
@@ -86,9 +87,9 @@ class Limits(failures.LossLimits, frozen=True, eq=False):
     """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
     unknown_ns: int = 1_000_000
     """The same of a RST without ACK, on however short a path (heuristic: what forgot a connection answers at once)."""
-    refused_ns: int = 60_000_000_000
+    refused_ns: int = RESTART_NS
     """A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
-    critical_time: float = 0.20
+    critical_time: float = CRITICAL_SHARE
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
 

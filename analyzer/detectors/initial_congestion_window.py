@@ -60,6 +60,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import NOTABLE_SHARE
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
@@ -83,13 +84,13 @@ class Limits(Struct, frozen=True, eq=False):
     grown_segments: int = 2
     """Segments by which the window may have grown before the first blocked interval; Linux adds one for each packet
     acknowledged (heuristic: preface and SETTINGS ACK are two)."""
-    longest_round_trips: float = 2.0
+    longest_round_trips: float = congestion.LATE_ACK
     """Round trips after which the ACK itself was late (heuristic: it takes one, and may be a delayed ACK)."""
     paying_share: float = 0.20
     """A warning when this share of all RPCs waited (heuristic: a pattern, not a single beginning)."""
     short_lived: int = 3
     """Fewest closed connections that waited, for a warning (heuristic: fewer show no pattern)."""
-    warning_share: float = 0.02
+    warning_share: float = NOTABLE_SHARE
     """Share of RPC time that must be lost for a warning (heuristic: above the variation between equal runs)."""
 
 

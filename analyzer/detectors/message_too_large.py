@@ -74,7 +74,7 @@ ENHANCE_YOUR_CALM = ERROR_CODES.index("ENHANCE_YOUR_CALM")
 
 
 class Limits(common.Rates, frozen=True, eq=False):
-    few: int = 3
+    few: int = common.FEW
     """Fewer refused requests are `info`, fewer refused responses are none (heuristic: they show no pattern)."""
     limit_bytes: int = 4 << 20
     """Longest message that every receiver accepts by default (GRPC_DEFAULT_MAX_RECV_MESSAGE_LENGTH; as in Go, Java)."""

@@ -54,11 +54,12 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import evidence, hosts, icmp, methods, ratings
+from ..facts import evidence, hosts, icmp, methods, ratings, unanswered
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct
@@ -79,13 +80,13 @@ LEAST_MTU = (68, 1_280)
 
 
 class Limits(Struct, frozen=True, eq=False):
-    retransmissions: int = 3
+    retransmissions: int = unanswered.TIMEOUTS
     """Retransmissions of the same bytes that were never acknowledged (heuristic: as `peer-unreachable`)."""
-    passing_bytes: int = 536
+    passing_bytes: int = unanswered.PASSES_BYTES
     """Payload that every path carries (RFC 9293 section 3.7.1: the default MSS)."""
     open_ns: int = 3_000_000_000
     """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
 
 

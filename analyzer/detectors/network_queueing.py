@@ -91,6 +91,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE
 from ..software import windows_and_limits
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
@@ -112,9 +113,9 @@ _WINDOW = 65_535
 
 
 class Limits(Struct, frozen=True, eq=False):
-    least_share: float = 0.02
+    least_share: float = NOTABLE_SHARE
     """Share of RPC time in the queue from which it matters (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     segment_bytes: int = _SEGMENT
     """Visible bytes in the queue at a time below which others filled it (heuristic: no full segment stood in it)."""

@@ -69,6 +69,7 @@ from ..facts import contradictions, evidence, hosts, icmp, methods, ratings, sof
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_SHARE
 from ..tables import Ints, Tables
 from ..tables.grouping import distinct
 
@@ -89,11 +90,11 @@ _LONG = "see whether full-size packets pass (`ping -M do -s 1472`), as the path 
 
 
 class Limits(Struct, frozen=True, eq=False):
-    timeouts: int = 3
+    timeouts: int = unanswered.TIMEOUTS
     """Retransmission timeouts without a packet of the peer (heuristic: three losses in a row are no chance)."""
-    idle_ns: int = 1_000_000_000
+    idle_ns: int = unanswered.INITIAL_TIMEOUT_NS
     """Silence before from which the connection was idle (RFC 6298 section 2: TCP's initial timeout, 1 s)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
 
 

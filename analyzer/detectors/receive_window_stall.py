@@ -74,7 +74,7 @@ ABOUT = About(
 
 
 class Limits(windows.ReaderLimits, frozen=True, eq=False):
-    late_round_trips: float = 1.5
+    late_round_trips: float = windows.LATE
     """Round trips after which an ACK that opens the window is late (heuristic: it takes one, and queues add to it)."""
 
 

@@ -62,7 +62,7 @@ from msgspec import Struct
 from .. import _core
 from ..facts import evidence, failures, ratings
 from ..facts.methods import names
-from ..facts.repeats import Repeated, find_repeats
+from ..facts.repeats import AGAIN_SHARE, ENDS_SHARE, Repeated, find_repeats
 from ..facts.retries import Retries, find_retries
 from ..model.detector import About, Cost
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
@@ -86,9 +86,9 @@ class Limits(Struct, frozen=True, eq=False):
     """A warning from this share of requests (gRFC A6: with its tokenRatio of 0.1, retries stop at about a tenth)."""
     critical_share: float = 0.50
     """Critical from this share (heuristic: more retries than calls)."""
-    again_share: float = 0.5
+    again_share: float = AGAIN_SHARE
     """Part of the failed attempts without a number that are repeated, at least (heuristic: most of them)."""
-    ends_share: float = 0.1
+    ends_share: float = ENDS_SHARE
     """Part of the calls that ended after which the same request follows, at most (heuristic: no loop does that)."""
 
 

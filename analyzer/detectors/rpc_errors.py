@@ -213,17 +213,13 @@ def _name_endings(rows: Failed) -> str:
     return failures.name_most("by END_STREAM without trailers", ended, len(rows)) if _are_broken_off(rows) else ""
 
 
-_DROP_NS = 20_000_000
-"""A server answers so soon to bytes that break HTTP/2: as in `connection-closed-early`."""
-
-
 def _find_breach(tables: Tables, rows: Failed) -> tuple[int, str]:
     """Find the client's bytes that break HTTP/2 behind which most of the RPCs ended, and say so; -1 and "" for none."""
     breaches = http2_breaches.find_breaches(tables)
     if not breaches:
         return -1, ""
     on = tables.rpcs.connection[rows.rpc]
-    within = reaction_ns(tables, on, 1, _DROP_NS).tolist()
+    within = reaction_ns(tables, on, 1, http2_breaches.ANSWERED_NS).tolist()
     ends = (tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns).tolist()
     found = [
         (http2_breaches.find_answered(tables, breaches.get(one, ()), 1, end, most), end)
@@ -327,13 +323,12 @@ _AGAIN = Remedy(
 )
 
 
-_SENT_AGAIN = (3, 0.5, 0.1)
-"""Least repeated calls, least share of failed ones, and most repeats of others (the shares as in `retry-storm`)."""
-
-
 def _find_sent_again(tables: Tables) -> Ints:
     """Find the failures, rows of the repeats table, after which the application itself sent the same request again."""
-    found = [repeated.failed for repeated in repeats.find_repeats(tables, *_SENT_AGAIN)]
+    found = [
+        repeated.failed
+        for repeated in repeats.find_repeats(tables, failures.FEW, repeats.AGAIN_SHARE, repeats.ENDS_SHARE)
+    ]
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 

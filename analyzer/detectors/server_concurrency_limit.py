@@ -70,7 +70,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
-from ..facts import contradictions, failures, hosts, ratings, software_at, threads
+from ..facts import contradictions, failures, hosts, ratings, software_at, threads, vantage
 from ..facts.methods import names
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -125,7 +125,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of the method's RPC time beyond the round trip that must be the server's (heuristic: most of it)."""
     slowest_link: int = 128_000
     """Bits per second that every link carries (heuristic: EDGE and ISDN do, slower ones are too slow for gRPC)."""
-    near_ns: int = 200_000
+    near_ns: int = vantage.NEAR_NS
     """Round trip to a server on the host of the capture (as the core's limit): no link is between them."""
 
 

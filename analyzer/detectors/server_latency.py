@@ -72,13 +72,14 @@ from ..facts import contradictions, evidence, hosts
 from ..facts import failures as common
 from ..facts.hosts import host, name_hosts
 from ..facts.methods import names, rpc_time, share_of_time
-from ..facts.ratings import lower, quality_allows
+from ..facts.ratings import TAIL_FACTOR, TAIL_NS, lower, quality_allows
 from ..facts.software_at import recognise_proxy
 from ..facts.threads import Spent, explain_lack, read_spent
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import NOTABLE_SHARE, UNARY_MESSAGES
 from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import distinct, group_rows
 
@@ -102,15 +103,15 @@ _QUEUE = CAUSES.index("network_queue")
 class Limits(Struct, frozen=True, eq=False):
     long_ns: int = 10_000_000
     """Median response time from which a method is slow (heuristic: ten times a usual lookup in memory, 10 ms)."""
-    tail_ns: int = 50_000_000
+    tail_ns: int = TAIL_NS
     """99th percentile that is a long tail (heuristic: above scheduling and garbage collection on a busy host)."""
-    tail_factor: float = 5.0
+    tail_factor: float = TAIL_FACTOR
     """A long tail has a 99th percentile of this many medians (heuristic; an exponential distribution has 6.6)."""
     round_trips: float = 2.0
     """Round trips between client and server that it must exceed (heuristic: the network cannot be the cause)."""
     of_method: float = 0.5
     """Share of the method's RPC time that must be the server's (heuristic: most of it)."""
-    of_capture: float = 0.02
+    of_capture: float = NOTABLE_SHARE
     """Share of all RPC time that it must be (heuristic: above the variation between equal runs)."""
     of_tail: float = 0.5
     """Share of a tail's excess over the median that must be the server's (heuristic: most of it)."""
@@ -126,7 +127,7 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest RPCs of each server whose medians are compared (heuristic: one slow start moves none of twenty)."""
     recovery: float = 0.5
     """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
-    unary_messages: float = 2.1
+    unary_messages: float = UNARY_MESSAGES
     """Messages per RPC up to which a method has one response per request (heuristic: two, and some rounding)."""
 
 

@@ -55,7 +55,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts import attempts as connection_attempts
-from ..facts import evidence, hosts
+from ..facts import evidence, hosts, unanswered
 from ..facts import lookups as dns_lookups
 from ..facts.evidence import show_packet
 from ..facts.methods import methods_of_connections, rpc_time
@@ -64,6 +64,7 @@ from ..facts.set_up import find_first_rpcs
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..model.thresholds import CRITICAL_CONNECTIONS
 from ..tables import Ints, Tables
 
 ID = "slow-connect"
@@ -82,13 +83,13 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time of a step beyond its round trips (heuristic: below the 250 ms of RFC 8305 and the 1 s of a SYN)."""
     at_once_ns: int = 100_000_000
     """Longest time in which the next step or the first RPC follows (heuristic: half a step; a busy process is late)."""
-    unanswered_ns: int = 1_000_000_000
+    unanswered_ns: int = unanswered.INITIAL_TIMEOUT_NS
     """As in `connect-failure` (RFC 6298 section 2)."""
     warning_share: float = 0.05
     """A warning from this share of the delay in delay and RPC time (heuristic: as blocked time elsewhere)."""
     critical_share: float = 0.90
     """Critical from this share (heuristic: nearly all time), when RPCs are many enough."""
-    critical_connections: int = 20
+    critical_connections: int = CRITICAL_CONNECTIONS
     """Fewest connections for critical (heuristic: as connection-churn)."""
 
 

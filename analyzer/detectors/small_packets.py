@@ -54,7 +54,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import contradictions, hosts, methods, ratings
+from ..facts import contradictions, control, hosts, methods, ratings
 from ..facts.control import Shares, SlowStreamLimits, mark_slow_streams, show_span, sum_both
 from ..model.analysis import Analysis
 from ..model.detector import About
@@ -98,7 +98,7 @@ class Limits(SlowStreamLimits, frozen=True, eq=False):
     """Fewest packets with payload of the direction (heuristic: fewer are no load)."""
     messages: int = 100
     """Fewest messages of a direction that cuts them up (heuristic: fewer show no pattern)."""
-    warning_factor: float = 3.0
+    warning_factor: float = control.PACKETS_FACTOR
     """A warning from this many times the packets needed (heuristic: HEADERS, DATA and END_STREAM apart make three)."""
     critical_factor: float = 10.0
     """Critical from this many times (ably.com/blog/grpc-stream-performance had ten times the packets)."""
@@ -106,7 +106,7 @@ class Limits(SlowStreamLimits, frozen=True, eq=False):
     """Most payload that could not be read as HTTP/2, as a share (heuristic: next to none)."""
     unread: float = 0.1
     """Most payload that belongs to no known message, where packets are missing (heuristic: a small part)."""
-    default_mss: int = 1448
+    default_mss: int = control.DEFAULT_MSS
     """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
 
 

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import draining, software_at
+from ..facts import draining, software_at, timeouts
 from ..facts import failures as common
 from ..facts.evidence import EXAMPLES
 from ..facts.failures import Failed
@@ -79,7 +79,7 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Fewest RPCs with the same time (heuristic: two may be alike by chance)."""
     most_of: float = 0.5
     """Share of the RPCs that ended like this which must have it (heuristic: most of them)."""
-    same_time: float = 0.05
+    same_time: float = timeouts.SAME_TIME
     """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
     shortest_ns: int = 100_000_000
     """Shortest time (heuristic: no proxy has a shorter timer by default)."""
@@ -87,7 +87,7 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Shortest time in round trips (heuristic: an error returned at once takes one)."""
     flowing: float = 0.8
     """Largest share of the silence in the duration where messages flowed (heuristic: a fifth of the time)."""
-    apart: float = 3.0
+    apart: float = timeouts.APART
     """The ends must spread this many times wider than the times (as in `cancelled`: not one common stop)."""
 
 

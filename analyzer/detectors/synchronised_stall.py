@@ -69,11 +69,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..facts import contradictions, evidence, hosts, methods, ratings, relays, software_at, threads
+from ..facts import contradictions, evidence, hosts, methods, ratings, relays, software_at, threads, vantage
 from ..model.budget import CAUSES
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
 from ..model.text import count, duration, format_times
+from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE, UNARY_MESSAGES
 from ..software import pauses
 from ..software.recognise import C_CORE, recognise
 from ..tables import DIRECTIONS, Ints, Mask, Tables
@@ -101,9 +102,9 @@ _PERIOD_NS = 100_000_000
 class Limits(Struct, frozen=True, eq=False):
     late_ping_ns: int = 20_000_000
     """Silence before a PING is acknowledged (heuristic: libraries take a millisecond, busy hosts some more)."""
-    late_rpcs_ns: int = 50_000_000
+    late_rpcs_ns: int = ratings.TAIL_NS
     """Silence while several RPCs wait (heuristic: as for the tail of `server-latency`)."""
-    factor: float = 5.0
+    factor: float = ratings.TAIL_FACTOR
     """The same in mean times of the server per RPC (heuristic: as for the tail of `server-latency`)."""
     pings: int = 2
     """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
@@ -133,13 +134,13 @@ class Limits(Struct, frozen=True, eq=False):
     """This difference, per silence, tells a pause from calls that began together (heuristic: above jitter)."""
     rpcs: int = 5
     """RPCs of a host that waited together (heuristic: so many late handlers by chance are unlikely)."""
-    near_ns: int = 200_000
+    near_ns: int = vantage.NEAR_NS
     """Round trip to the host up to which the capture was taken there (as for blocked intervals)."""
-    unary_messages: float = 2.1
+    unary_messages: float = UNARY_MESSAGES
     """Messages per RPC up to which each request has one response (heuristic: two, and some rounding)."""
-    warning_share: float = 0.02
+    warning_share: float = NOTABLE_SHARE
     """A warning from this share of RPC time, or of a client's time (heuristic: above the variation of runs)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time (heuristic: a fifth of it)."""
     regular: float = 0.1
     """Deviation from a multiple of the shortest interval, as a share of it, that is regular (heuristic: jitter)."""

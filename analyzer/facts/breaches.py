@@ -13,6 +13,8 @@ from . import failures as common
 from .evidence import show_packet
 from .hosts import host, implementation
 
+ANSWERED_NS = 20_000_000
+"""A side answers so soon to bytes that break HTTP/2 (heuristic: libraries take a few milliseconds)."""
 _OF_PEER = {
     "PROTOCOL_ERROR": "broke the protocol",
     "FLOW_CONTROL_ERROR": "sent more than a window allowed",

@@ -57,6 +57,8 @@ class Restarts(Struct, frozen=True, eq=False):
     first ACK could be there."""
 
 
+LATE_ACK = 2.0
+"""Round trips after which an ACK itself is late (heuristic: a congestion window frees after one)."""
 _OF_WINDOW = 1.5
 """Most bytes in flight at a stop, in restarted windows (heuristic: small frames are sent in front)."""
 _FIRST_ACK = 0.9

@@ -14,6 +14,11 @@ from . import evidence, hosts
 Rows = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 
+DEFAULT_MSS = 1448
+"""Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
+PACKETS_FACTOR = 3.0
+"""How many times the packets needed are a warning (heuristic: HEADERS, DATA and END_STREAM apart make three)."""
+
 
 class SlowStreamLimits(Struct, frozen=True, eq=False):
     """When streams are many and slow."""

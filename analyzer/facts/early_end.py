@@ -64,6 +64,10 @@ def find_closer(tables: Tables, connection: int) -> Closer:
     return "forgotten" if forgotten else ("client", "server")[by]
 
 
+RESTART_NS = 60_000_000_000
+"""A server that refuses a SYN so soon after had stopped before (heuristic: a restart takes less than a minute)."""
+
+
 def find_refusals(tables: Tables, ended: Iterable[int], within_ns: int) -> dict[int, int]:
     """Find the next connection of an ended one's client to its server, if that refused its SYN soon after.
 

@@ -45,23 +45,31 @@ CANCEL = 8
 """The error code of a RST_STREAM that gives up an RPC (RFC 9113 section 7)."""
 
 
+FEW = 3
+"""Fewest RPCs that show a pattern (heuristic: one or two show none)."""
+ERROR_RATE = 0.01
+"""Share of RPCs from which failures are a warning (heuristic: an error rate of 1 % misses usual objectives)."""
+MANY = 0.10
+"""Share of RPCs from which failures are critical (heuristic: one call in ten)."""
+
+
 class Rates(Struct, frozen=True, eq=False):
     """Shares of RPCs that ended in some way, from which it matters."""
 
-    warning_share: float = 0.01
+    warning_share: float = ERROR_RATE
     """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
+    critical_share: float = MANY
     """Critical from this share of RPCs (heuristic: one call in ten)."""
-    few: int = 3
+    few: int = FEW
     """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
 
 
 class LossLimits(Struct, frozen=True, eq=False):
     """How many lost RPCs are critical."""
 
-    critical_share: float = 0.10
+    critical_share: float = MANY
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
-    few: int = 3
+    few: int = FEW
     """Fewer lost RPCs are not critical by their share (heuristic: one or two show no pattern)."""
 
 

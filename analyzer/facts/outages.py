@@ -19,8 +19,6 @@ _IN_VAIN = (2, 3)
 
 Heuristic: three losses in a row are no chance.
 """
-_ERROR_NS = 1_000_000_000
-"""How long before the first retransmission an ICMP error may come (RFC 6298 section 2.4: a timeout of 1 s)."""
 _LATE_ACK_NS = 500_000_000
 """How long an ACK may be delayed at most (RFC 9293 section 3.8.6.3: less than 0.5 s)."""
 _LOSS = CAUSES.index("loss_recovery")
@@ -151,7 +149,7 @@ def advise_one_way(tables: Tables, row: int) -> str:
 def _find_error(tables: Tables, row: int) -> int | None:
     """Find the ICMP error that says why the bytes of a row do not arrive."""
     u = tables.undelivered
-    since = int(u.first_time_ns[row]) - _ERROR_NS
+    since = int(u.first_time_ns[row]) - unanswered.INITIAL_TIMEOUT_NS  # an ICMP error may come first
     return icmp.find_error(tables, int(u.connection[row]), int(u.direction[row]), since, too_big=False)
 
 

@@ -14,7 +14,9 @@ from ..tables.grouping import distinct
 from ..tables.processes import PARTS, UNKNOWN, Processes
 from . import evidence, methods, ratings, turns
 
-_KNOWN = 0.9
+FEWEST = 50
+"""Intervals with a known thread at least (heuristic: fewer show no pattern)."""
+KNOWN = 0.9
 """Share of the time that the record explains, from which it is believed (heuristic: losses are none)."""
 
 _OWN_PAUSE = (PARTS.index("timer"), UNKNOWN)
@@ -24,7 +26,7 @@ _OWN_PAUSE = (PARTS.index("timer"), UNKNOWN)
 class WaitLimits(Struct, frozen=True, eq=False):
     """The limits of detectors of what threads wait for."""
 
-    intervals: int = 50
+    intervals: int = FEWEST
     """Intervals with a known thread at least (heuristic: fewer show no pattern)."""
     warning_share: float = 0.05
     """A warning from this share of RPC time, or of the connections' time (heuristic: above the variation of runs)."""
@@ -89,7 +91,7 @@ def list_connections(found: Processes, waited: Waited) -> tuple[int, ...]:
 def rate_confidence(tables: Tables, waited: Waited) -> Confidence:
     """Rate how far the record and the capture can be trusted."""
     known = 1 - int(waited.parts[UNKNOWN]) / max(int(waited.parts.sum()), 1)
-    return ratings.lower("high" if known >= _KNOWN else "medium", ratings.quality_allows(tables))
+    return ratings.lower("high" if known >= KNOWN else "medium", ratings.quality_allows(tables))
 
 
 def describe_parts(waited: Waited) -> str:

@@ -3,6 +3,11 @@
 from ..model.finding import Confidence, Severity
 from ..tables import Tables
 
+TAIL_NS = 50_000_000
+"""Response time of a long tail (heuristic: above scheduling and garbage collection on a busy host)."""
+TAIL_FACTOR = 5.0
+"""The same in usual response times (heuristic; the tail of an exponential distribution has 6.6 medians)."""
+
 
 def severity(share: float, warning: float, critical: float) -> Severity:
     """Rate the severity of a share by the shares from which it is a warning and critical."""

@@ -9,6 +9,10 @@ from .. import _core
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
 
+AGAIN_SHARE = 0.5
+"""Part of the failed attempts without a number that are repeated, at least (heuristic: most of them)."""
+ENDS_SHARE = 0.1
+"""Part of the calls that ended after which the same request follows, at most (heuristic: no loop does that)."""
 OK = _core.STATUSES.index("OK")
 TRANSIENT = tuple(
     _core.STATUSES.index(name)

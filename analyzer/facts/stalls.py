@@ -8,6 +8,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Scope
 from ..model.text import duration, format_times
+from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct
@@ -18,9 +19,9 @@ from .methods import names, rpc_time, share_of_time
 class TimeLimits(Struct, frozen=True, eq=False):
     """From which share of RPC time a finding matters."""
 
-    warning_share: float = 0.02
+    warning_share: float = NOTABLE_SHARE
     """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
+    critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
 
 

@@ -9,13 +9,10 @@ from ..model.text import duration
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.processes import PARTS, UNKNOWN, Acts
+from .processes import FEWEST, KNOWN
 
-_KNOWN = 0.9
-"""Share of a side's time that the record must explain (as for the findings about threads)."""
 _MOST = 0.5
 """Share of the time that a single reason must have to be named as the reason (heuristic: most of it)."""
-_FEWEST = 50
-"""Intervals from which a side lacks processors (as for `processor-saturated`)."""
 _SHOWN = 3
 """Reasons that a sentence lists, the longest."""
 
@@ -99,11 +96,11 @@ def read_spent(
     acts = tables.processes.acts
     rows = np.flatnonzero((acts.direction == direction) & (acts.process > 0) & choose(acts))
     lengths = acts.duration_ns[rows]
-    if not len(rows) or int(lengths.sum()) < _KNOWN * whole_ns:
+    if not len(rows) or int(lengths.sum()) < KNOWN * whole_ns:
         return None
     rows = rows[lengths >= np.quantile(lengths, longest)]
     spent = Spent(len(rows), tables.processes.sum_parts(rows))
-    return spent if spent.parts[UNKNOWN] <= (1 - _KNOWN) * spent.parts.sum() else None
+    return spent if spent.parts[UNKNOWN] <= (1 - KNOWN) * spent.parts.sum() else None
 
 
 def read_idle(tables: Tables, rows: Ints) -> Spent | None:
@@ -120,7 +117,7 @@ def explain_idle(spent: Spent | None) -> str:
 def explain_lack(tables: Tables) -> str | None:
     """Say that the server's threads mostly waited for processors or were throttled; None if they were not."""
     spent = read_spent(tables, 1, lambda acts: acts.idle == 0, 0)
-    if spent is None or spent.intervals < _FEWEST or spent.main not in (_PROCESSOR, _QUOTA):
+    if spent is None or spent.intervals < FEWEST or spent.main not in (_PROCESSOR, _QUOTA):
         return None
     return (
         f"the server's threads {spent.main.did} in {spent.share(spent.main):.0%} of its time, as the scheduler "

@@ -5,17 +5,22 @@ from msgspec import Struct
 
 from ..tables import Counts, Tables
 
+SAME_TIME = 0.05
+"""Spread of times, by their median, up to which one timer made them (heuristic: 5 %)."""
+APART = 3.0
+"""How many times wider the ends must spread (heuristic: not one common stop)."""
+
 
 class OneTimer(Struct, frozen=True, eq=False):
     """When RPCs that somebody gave up were ended by one timer."""
 
-    same_time: float = 0.05
+    same_time: float = SAME_TIME
     """A timer is assumed up to this spread of the middle four fifths of durations, by their median (heuristic: 5 %)."""
     timer_ns: int = 10_000_000
     """Shortest median duration for which a timer is reported (heuristic: shorter ones are alike by chance)."""
     timer_rpcs: int = 5
     """Fewest RPCs for which a timer is reported (heuristic: fewer may be alike by chance)."""
-    apart: float = 3.0
+    apart: float = APART
     """The ends must spread this many times wider than the durations (heuristic: not one common stop)."""
 
 

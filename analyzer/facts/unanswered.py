@@ -18,6 +18,10 @@ OTHER_PINGS = [number for number, name in enumerate(_core.PING_PURPOSES) if name
 """Purposes of PINGs that are not for keepalive."""
 PASSES_BYTES = 536
 """Payload that every path carries (RFC 9293 section 3.7.1), however little the capture shows to arrive."""
+INITIAL_TIMEOUT_NS = 1_000_000_000
+"""TCP's initial retransmission timeout (RFC 6298 section 2: 1 s)."""
+TIMEOUTS = 3
+"""Retransmissions of the same bytes without an answer that show an outage (heuristic: three in a row are no chance)."""
 _OUTAGE_NS = 5_000_000_000
 """Lost packets may come through so long after (heuristic: a path that is repaired is out for seconds)."""
 

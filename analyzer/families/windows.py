@@ -32,10 +32,14 @@ _UNREAD = 0.5
 of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
 
 
+LATE = 1.5
+"""Round trips after which a reader opens a window late (heuristic: it takes one, and queues add to it)."""
+
+
 class ReaderLimits(TimeLimits, frozen=True, eq=False):
     """The limits of detectors that distinguish a small window from a slow reader."""
 
-    late_round_trips: float = 1.5
+    late_round_trips: float = LATE
     """Round trips after which a WINDOW_UPDATE is late (heuristic: it takes one, and queues add to it)."""
     late_least_ns: int = 1_000_000
     """Extra time that a prompt reader may take (heuristic: a scheduler's delay on a busy host)."""

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from ..decode.runner import DecodeOptions, Progress
 from ..model.analysis import Hop
+from ..model.thresholds import PROXY_RPCS
 from ..selection.methods import methods
 from ..selection.narrow import Part, narrow, select_rpcs
 from ..selection.part import part
 from ..selection.reading import Read, read, streams_of
 from ..selection.selection import Selection
-from ..summary.hops import FEW, INSIDE, TRAILERS, Proxy
+from ..summary.hops import INSIDE, TRAILERS, Proxy
 from ..tables import BEGUN_BEFORE, COMPLETE, Failures, Ints, Mask, Tables
 from ..tables.grouping import take_rows
 from .describe import describe_hop, note_hop
@@ -149,7 +150,7 @@ def _reject(tables: Tables, joined: Joined, proxies: Sequence[Proxy]) -> None:
     """
     front, backs = _find_rows(tables, proxies[0].front), [_find_rows(tables, one.back) for one in proxies]
     fitting = [back[np.isin(joined.parent[back], front)] for back in backs]
-    few = sum(map(len, fitting)) < FEW
+    few = sum(map(len, fitting)) < PROXY_RPCS
     for proxy, back, mine in zip(proxies, backs, fitting, strict=True):
         clear = mine[joined.how[mine] != AMBIGUOUS] if proxy.one_client else mine
         if not len(mine) or (not proxy.one_client and (joined.how[mine] == EXACT).any()):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.text import count
+from ..model.thresholds import PROXY_RPCS
 from ..tables import COMPLETE, NO_METHOD, Ints, Mask, Rpcs, Tables
 from ..tables.grouping import group_rows, number_rows
 
@@ -19,8 +20,6 @@ capture begins and ends inside some)."""
 _REVERSE = 0.5
 """Share of the others inside these up to which that is no chance (heuristic: among many concurrent RPCs most lie inside
 some other, in both directions alike)."""
-FEW = 3
-"""RPCs below which nothing is concluded (heuristic: one or two lie inside another by chance)."""
 _ROWS = 100
 """RPCs looked at per server (heuristic: more decide nothing else)."""
 _SERVERS = 8
@@ -139,7 +138,7 @@ def _look(tables: Tables) -> Look:
         [
             (on[a], on[b])
             for a, b in pairs
-            if not same[a, b][0] and same[a, b][1] >= FEW and first[on[a]].min() < first[on[b]].min()
+            if not same[a, b][0] and same[a, b][1] >= PROXY_RPCS and first[on[a]].min() < first[on[b]].min()
             if not _share_client(tables, on[a], on[b]).any()
         ],
     )
@@ -234,13 +233,13 @@ def _is_spare(tables: Tables, sides: dict[int, _Side], found: set[tuple[int, int
     others = [sides[b].on for a, b in found if a == front]
     return (
         bool(others)
-        and len(sides[back].rows) < FEW
+        and len(sides[back].rows) < PROXY_RPCS
         and bool(np.isin(clients[sides[back].on], clients[np.concatenate(others)]).all())
         and _measure_inside(tables.rpcs, sides[back], sides[front], least=1) == 1
     )
 
 
-def _measure_inside(rpcs: Rpcs, inner: _Side, outer: _Side, least: int = FEW) -> float:
+def _measure_inside(rpcs: Rpcs, inner: _Side, outer: _Side, least: int = PROXY_RPCS) -> float:
     """Measure which share of the RPCs to one server lies inside RPCs of the same method to another."""
     rows = inner.rows[rpcs.start_time_ns[inner.rows] <= outer.known_ns][:_ROWS]
     if len(rows) < least:

@@ -10,13 +10,7 @@ from msgspec import Struct
 from ..model.analysis import Hop, Totals, Verdict
 from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
-
-_WORTH_NAMING = 0.02
-"""Share of RPC time from which a verdict names an `info` finding (heuristic: above the variation of runs)."""
-
-_HIDDEN = 0.10
-"""Share of RPC time without an explanation, or of RPCs without a known end, above which the verdict reports it
-(heuristic: it could hide a cause that deserves a warning)."""
+from ..model.thresholds import HIDDEN_SHARE, NOTABLE_SHARE
 
 _MOST = 0.5
 """Share of RPC time in one place from which the verdict names the place before any warning (heuristic: most of it; a
@@ -83,7 +77,7 @@ class Known(Struct, frozen=True, dict=True, eq=False):
     @cached_property
     def largest(self) -> Finding | None:
         """Find the finding with the largest cost that is worth naming."""
-        reported = [finding for finding in self.findings if (finding.share or 0.0) >= _WORTH_NAMING]
+        reported = [finding for finding in self.findings if (finding.share or 0.0) >= NOTABLE_SHARE]
         return max(reported, key=lambda finding: finding.lost_ns or 0, default=None)
 
     def _weigh_time_in_vain(self, finding: Finding) -> float:
@@ -150,7 +144,7 @@ def report_no_rpcs(known: Known) -> Verdict | None:
 def report_unknown_ends(known: Known) -> Verdict | None:
     """Report too many RPCs without a known end: they could hide a problem, so `no problem` would be untrue."""
     totals = known.totals
-    if totals is None or totals.rpcs_without_known_end <= _HIDDEN * totals.rpcs:
+    if totals is None or totals.rpcs_without_known_end <= HIDDEN_SHARE * totals.rpcs:
         return None
     text = (
         f"No cause was found, but {totals.rpcs_without_known_end:,} of {totals.rpcs:,} RPCs have no known end in "
@@ -162,7 +156,7 @@ def report_unknown_ends(known: Known) -> Verdict | None:
 def report_unexplained_time(known: Known) -> Verdict | None:
     """Report too much time without an explanation: it could hide a problem as well."""
     hidden = known.share_of("unexplained", "capture_gap")
-    if hidden <= _HIDDEN:
+    if hidden <= HIDDEN_SHARE:
         return None
     text = (
         f"No cause was found, but {hidden:.0%} of the RPC time is unexplained in this capture: see its quality and "
@@ -190,7 +184,7 @@ def report_losses(known: Known) -> Verdict | None:
     """Report much time of losses: they are no work of either host, though no finding explains them."""
     cause = max(_LOSSES, key=lambda one: known.budget.get(one, 0))
     share = known.share_of(cause)
-    if share <= _HIDDEN:
+    if share <= HIDDEN_SHARE:
         return None
     words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
     return Verdict(f"No cause was found, but {words}: see the time by cause.", None)

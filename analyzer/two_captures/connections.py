@@ -12,12 +12,10 @@ from itertools import chain
 import numpy as np
 from msgspec import Struct
 
+from ..model.thresholds import EQUAL_NUMBERS
 from ..tables import Ints
 from ..tables.grouping import take_rows
 from .recorded import Recorded, Trace
-
-_SHARED_PACKETS = 4
-"""Fewest packets with equal numbers that prove a match (heuristic: each has 64 bits)."""
 
 
 class Pair(Struct, frozen=True):
@@ -154,7 +152,7 @@ def _by_packets(first: Recorded, second: Recorded, used: set[int], used_second: 
     both, count = np.unique(np.vstack([rows, sides[np.newaxis].astype(np.int64)]), axis=1, return_counts=True)
     for place in np.argsort(-count, kind="stable"):
         a, b, swapped = (int(value) for value in both[:, place])
-        if count[place] >= _SHARED_PACKETS:
+        if count[place] >= EQUAL_NUMBERS:
             left, right = _one(first, a), _one(second, b)
             yield _pair(left, _turned(right) if swapped else right)
 

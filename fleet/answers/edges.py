@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.thresholds import PROXY_RPCS
 from ..dataset import sums
 
 
@@ -197,9 +198,6 @@ def _find_unjoined(database: Any) -> Unjoined | None:
                                             AND r.server_host = u.client_host)
         )
         SELECT client_host, max_by(method, (rpcs, method)), sum(rpcs)::BIGINT AS every, count(*) OVER ()
-        FROM made GROUP BY client_host HAVING every >= {_FEW} ORDER BY every DESC, client_host LIMIT 1""").fetchone()
+        FROM made GROUP BY client_host HAVING every >= {PROXY_RPCS}
+        ORDER BY every DESC, client_host LIMIT 1""").fetchone()
     return Unjoined(**dict(zip(Unjoined.__struct_fields__, row, strict=True))) if row else None
-
-
-_FEW = 3
-"""RPCs below which a host is not taken for a proxy (heuristic, as for proxies in one capture)."""

@@ -12,6 +12,7 @@ most 30 ms in that time. Its uncertainty is half of the sum of the smallest dela
 from __future__ import annotations
 
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.thresholds import EQUAL_NUMBERS
 from .sums import SLOT_NS
 
 SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
@@ -21,8 +22,6 @@ _AGREE = 0.9
 """Least share of common streams with equal bytes (heuristic: an RPC that one recording has only in part does not
 agree)."""
 _DAY_NS = 86_400_000_000_000
-_SHARED_MARKS = 4
-"""Fewest common marks that prove a match (heuristic, as for two captures: each has 64 bits)."""
 _MOST = 4
 """Most connections that a connection without handshake is compared with by address."""
 
@@ -56,7 +55,7 @@ def candidates(connections: str) -> str:
             SELECT mark, min(number) AS nearest FROM marked GROUP BY mark HAVING min(number) <> max(number)
         ), shared AS (
             SELECT nearest, number FROM known JOIN marked USING (mark) WHERE number <> nearest
-            GROUP BY ALL HAVING count(*) >= {_SHARED_MARKS}
+            GROUP BY ALL HAVING count(*) >= {EQUAL_NUMBERS}
         ), late AS (
             SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
                    a.first_time_ns AS a_time_ns, b.*

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts, Quantiles
 from ...analyzer.model.budget import unsplit
 from ...analyzer.model.finding import Finding
-
-STREAMING = 2
-"""Most messages per RPC with which calls count as unary: one request and one response."""
+from ...analyzer.model.thresholds import UNARY_MESSAGES
 
 
 class Run(Struct, frozen=True, dict=True):
@@ -36,7 +34,7 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def streaming(self) -> bool:
         """Say whether RPCs are streams: then messages measure the work better than RPCs."""
-        return self.messages > STREAMING * self.rpcs
+        return self.messages > UNARY_MESSAGES * self.rpcs
 
     @cached_property
     def span_ns(self) -> int | None:
@@ -164,6 +162,6 @@ def over(part: float | None, whole: float | None) -> float | None:
 
 def answered(method: MethodFacts) -> tuple[str, Quantiles | None, Mapping[str, tuple[int | None, int | None]] | None]:
     """Give what a caller waits for, with quantiles and intervals: the RPC's duration, or a stream's response time."""
-    if method.messages > STREAMING * method.rpcs and method.turnaround_ns is not None:
+    if method.messages > UNARY_MESSAGES * method.rpcs and method.turnaround_ns is not None:
         return "turnaround", method.turnaround_ns, method.turnaround_intervals_ns
     return "latency", method.latency_ns, method.latency_intervals_ns

@@ -8,6 +8,7 @@ from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import duration, format_number, list_first, safe, utc
+from ...analyzer.model.thresholds import HIDDEN_SHARE
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
 from ..shared.quality import find_main, judge_verdict, rank_cost
@@ -27,8 +28,6 @@ MOST_CHARTS = 8
 """Most methods whose distribution is drawn."""
 LEAST_DRAWN = 5
 """Fewest RPCs whose latency is drawn; with fewer the tables say as much."""
-MOST_DARK = 0.1
-"""Largest share of unexplained RPC time with which a capture without findings is shown as fine."""
 SLOWEST = 15
 """RPCs listed as the slowest."""
 
@@ -83,7 +82,7 @@ def verdict_severity(analysis: Analysis) -> str:
     """Give the severity of the verdict; without one `open` if much time is unexplained, otherwise `fine`."""
     total = sum(analysis.budget.values())
     dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
-    return judge_verdict(analysis) or ("open" if dark > MOST_DARK * total else "fine")
+    return judge_verdict(analysis) or ("open" if dark > HIDDEN_SHARE * total else "fine")
 
 
 def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
