@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...analyzer.detectors import ABOUTS
 from ...analyzer.model.analysis import Analysis, Narrowed, OtherRequest
 from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
@@ -36,6 +35,8 @@ def describe_cost(finding: Finding, *, read: bool = True, mark: Callable[[str], 
 
 
 def _list_costs(finding: Finding) -> Iterator[str]:
+    from ...analyzer.detectors import ABOUTS  # late: reports of many captures need no detector
+
     about = ABOUTS.get(finding.id)  # a document may be of a version with other findings
     for cost in about.costs if about else ():
         if isinstance(number := finding.metrics.get(cost.metric), int) and number:

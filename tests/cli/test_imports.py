@@ -92,3 +92,10 @@ def test_the_command_line_of_one_command_is_that_of_all() -> None:
     wrong = CliRunner().invoke(of_arguments(["analyse"]), ["analyse"])
     assert wrong.exit_code == 2
     assert "No such command 'analyse'" in wrong.output
+
+
+def test_reports_of_many_captures_import_no_detectors() -> None:
+    program = "import sys, grpcdiag.fleet.answers.html, grpcdiag.fleet.answers.terminal; print(*sys.modules, sep='\\n')"
+    imported = subprocess.check_output([sys.executable, "-c", program], text=True).split("\n")
+    assert "grpcdiag.reports.terminal" in imported
+    assert "grpcdiag.analyzer.detectors" not in imported

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ...detectors import ABOUTS
 from ...model.analysis import Analysis
 from ...model.detector import PictureName
 from ...model.finding import Finding
@@ -42,8 +41,14 @@ _DRAW: Mapping[PictureName, Draw] = {
 
 def list_lanes(analysis: Analysis, tables: Tables) -> list[int]:
     """List the connections with a lane in a picture: it needs all of their RPCs, though not their packets."""
-    drawn = (one for one in analysis.findings[:MOST_PICTURES] if ABOUTS[one.id].picture == "handshakes")
+    drawn = (one for one in analysis.findings[:MOST_PICTURES] if _name_picture(one) == "handshakes")
     return [row for finding in drawn for row in connections.order_connections(finding, tables)[:MOST_LANES].tolist()]
+
+
+def _name_picture(finding: Finding) -> PictureName:
+    from ...detectors import ABOUTS  # late: reports of many captures need no detector
+
+    return ABOUTS[finding.id].picture
 
 
 def draw_pictures(
@@ -59,7 +64,7 @@ def draw_pictures(
 def _draw(
     finding: Finding, tables: Tables, flights: tuple[Ints, Ints], spans: Spans, analysis: Analysis
 ) -> Picture | None:
-    name = ABOUTS[finding.id].picture
+    name = _name_picture(finding)
     if name == "none":
         return None
     subject = _find_subject(finding, tables, flights, spans, analysis)
