@@ -36,7 +36,7 @@ References
 
 from collections.abc import Iterator
 
-from ..facts import contradictions, hosts, ratings
+from ..facts import contradictions, hosts, ratings, software_at
 from ..facts.stalls import (
     Stalls,
     TimeLimits,
@@ -52,6 +52,7 @@ from ..facts.stalls import (
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import duration
+from ..software.recognise import C_CORE
 from ..tables import Tables
 
 ID = "head-of-line-blocking"
@@ -120,19 +121,17 @@ _POOL = "on the second channel: otherwise identical channels share one connectio
 _SEPARATE = (
     ("grpc-go", "a second grpc.NewClient", "each ClientConn has its own connection"),
     ("grpc-java", "a second ManagedChannel", "each channel has its own connection"),
-    ("grpc-c++", "grpc.use_local_subchannel_pool=1", _POOL),
-    ("grpc-python", "grpc.use_local_subchannel_pool=1", _POOL),
-    ("grpc-node", "grpc.use_local_subchannel_pool: 1", _POOL),
+    (C_CORE, "grpc.use_local_subchannel_pool=1", _POOL),
+    ("grpc-js", "grpc.use_local_subchannel_pool: 1", _POOL),
     ("tonic", "a second Channel", "clones of a Channel share its connection"),
     ("grpc-dotnet", "a second GrpcChannel", "with an HttpHandler of its own"),
 )
 
 
 def _list_remedies(tables: Tables, connection: int, direction: int) -> tuple[Remedy, ...]:
-    seen = hosts.implementation(tables, connection, 0) or ""
-    options = sorted(_SEPARATE, key=lambda option: not seen.startswith(option[0]))
+    options = (Remedy(name, setting, f"at the client, for large messages: {note}") for name, setting, note in _SEPARATE)
     return (
-        *(Remedy(name, setting, f"at the client, for large messages: {note}") for name, setting, note in options),
+        *software_at.seen_first(tables, (connection,), 0, options),
         Remedy(
             "application",
             "stream large messages in pieces of 64 kB and less",
