@@ -89,6 +89,8 @@ class Limits(common.Rates, frozen=True, eq=False):
     """Largest share of the silence in the duration where messages flowed (heuristic: a fifth of the time)."""
     apart: float = timeouts.APART
     """The ends must spread this many times wider than the times (as in `cancelled`: not one common stop)."""
+    together_ns: int = 10_000_000
+    """Times are taken to spread by this at least (as in `cancelled`: streams may begin and be stopped in one order)."""
 
 
 class _Timed(Struct, frozen=True, eq=False):
@@ -180,7 +182,7 @@ def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits:
 def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:
     """Check whether they ended at different moments; RPCs begun and stopped together do not count."""
     ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    return int(ends.max() - ends.min()) >= limits.apart * int(times.max() - times.min()) and len(distinct(ends)) > 1
+    return int(ends.max() - ends.min()) >= limits.apart * max(int(times.max() - times.min()), limits.together_ns)
 
 
 def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:

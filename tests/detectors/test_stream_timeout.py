@@ -22,7 +22,7 @@ from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
 from grpcdiag.fixtures.synthetic.scenes_failures import given_up
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = [
     "wild/haproxy-streamtimeout",
@@ -125,11 +125,24 @@ def test_the_time_of_a_few_round_trips_is_no_timer() -> None:
     assert list(detector.detect(far, detector.Limits())) == []
 
 
-def test_streams_that_end_together_are_no_timer() -> None:
+@pytest.mark.parametrize(
+    ("durations_ms", "ends_ms", "fires"),
+    [
+        ([500, 502, 501, 505], [0, 0, 0, 0], False),  # the server stops
+        ([500, 500, 500, 500], [0, 0, 0, 0], False),
+        ([500, 500, 500, 500], [0, 10, 20, 29], False),  # it stops its streams in the order in which they began
+        ([500, 500, 500, 500], [0, 10, 20, 30], True),
+        ([500, 505, 510, 520], [0, 20, 40, 59], False),
+        ([500, 505, 510, 520], [0, 20, 40, 60], True),
+    ],
+)
+def test_streams_that_end_together_are_no_timer(durations_ms: list[int], ends_ms: list[int], fires: bool) -> None:
+    """The ends must spread three times as wide as the times, and by 30 ms."""
     tables = decode([synthetic("stream-timeout-fires").file])
-    ends = tables.rpcs.start_time_ns + tables.rpcs.duration_ns
-    together = changed(tables, "rpcs", start_time_ns=ends.max() - tables.rpcs.duration_ns)
-    assert list(detector.detect(together, detector.Limits())) == []
+    durations, ends = np.array(durations_ms) * MS, int(tables.rpcs.start_time_ns[0]) + S + np.array(ends_ms) * MS
+    silent = changed(tables, "failures", silence_ns=durations)
+    together = changed(silent, "rpcs", start_time_ns=ends - durations, duration_ns=durations)
+    assert (told(detector, together) is not None) == fires
 
 
 @pytest.mark.parametrize(("after_ms", "fires"), [(970, True), (978, True), (980, False), (1_000, False)])
