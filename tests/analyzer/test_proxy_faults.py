@@ -179,3 +179,20 @@ def test_an_answer_that_comes_after_the_proxy_gave_up(tmp_path: Path, answered_m
     analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
     (hop,) = analysis.hops
     assert (analysis.totals.rpcs, hop.answers_lost) == (9, lost)
+
+
+@pytest.mark.parametrize(("later_ms", "kept"), [(1.5, 0), (2.5, 3)])
+def test_a_response_in_transit_is_no_reset_that_a_proxy_kept(tmp_path: Path, later_ms: float, kept: int) -> None:
+    """The round trip behind the proxy is 2 ms: a server that answers sooner had not heard of the reset."""
+    front, back = Leg(), Leg()
+    pass_on(front, back, trace)
+    for number in range(10, 13):
+        begin = 100 * number
+        first, second = front.begin(20 + begin, trace(number)), back.begin(22 + begin, trace(number))
+        front.at(50 + begin)
+        first.cancel("client")
+        back.end(50 + begin + later_ms, second)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    (hop,) = analysis.hops
+    assert (hop.calls, hop.resets_not_passed_on) == (9, kept)
+    assert ("did not pass on" in the(analysis, "cancelled").explanation) == bool(kept)

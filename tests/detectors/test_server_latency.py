@@ -10,6 +10,7 @@ import pytest
 from judging import changed, must, played, skipped, tables_of_scene, told
 from msgspec.structs import replace
 from process_tables import as_recorded
+from stalls import written
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
@@ -18,8 +19,11 @@ from grpcdiag.analyzer.detectors import server_latency
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.tables import ConnectionMethods, Tables
+from grpcdiag.fixtures.synthetic.packet import Endpoint
+from grpcdiag.fixtures.synthetic.scene import side_by_side
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.wire import SERVER, Link
+from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = [
     "max-concurrent-streams-control",
@@ -315,3 +319,13 @@ def test_servers_that_are_alike_are_not_compared() -> None:
     found = must(server_latency, decode([recorded("wild/grpcio-servers-alike.pcap.zst")]))
     assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
     assert "3 servers (127.0.0.1:6023 and others)" in found.title
+
+
+@pytest.mark.parametrize(("usual_ms", "named"), [(40, 0), (43, 1)])
+def test_a_server_must_be_twice_as_slow_in_its_median_call(tmp_path: Path, usual_ms: int, named: int) -> None:
+    """Four calls to one of two servers take a second; the median to the other takes 21 ms, a round trip included."""
+    slow, other = answering([usual_ms * MS] * 21 + [S] * 4), answering([20 * MS] * 25)
+    links = [Link(connection=number, server=Endpoint(SERVER.mac, SERVER.ip, 50051 + number)) for number in range(2)]
+    found = must(server_latency, decode([written(side_by_side([slow, other], links), tmp_path)]))
+    assert found.metrics["slow_servers"] == named
+    assert ("the 1 other server at most 20.0 ms" in found.verdict) == bool(named)
