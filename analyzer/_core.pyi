@@ -24,6 +24,7 @@ __all__ = [
     "THREAD_STATES",
     "TLS_ALERT_LENGTH",
     "VANTAGES",
+    "WITHHELD",
     "Annotating",
     "CaptureError",
     "EmptyCaptureError",
@@ -53,6 +54,7 @@ FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 STATUS_SOURCES: Final[list[str]]
 TLS_ALERT_LENGTH: Final[int]
+WITHHELD: Final[int]
 REPEATED_WITHIN_NS: Final[int]
 LATE_NS: Final[int]
 FIRST_RPCS: Final[int]

@@ -139,7 +139,11 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     log = _name_log(tables, rows, connections)
     breach, by_breach = _find_breach(tables, rows)
     advice = (
-        by_breach or known_texts.advise(known, len(rows)) or refused or f"Look in {log} at the times of the evidence."
+        by_breach
+        or known_texts.advise(known, len(rows))
+        or refused
+        or _say_text(tables, rows, texts)
+        or f"Look in {log} at the times of the evidence."
     )
     mostly = _name_endings(rows) or _name_most(statuses, len(rows))
     failed = f"{len(rows):,} of {tables.rpc_count:,} RPCs"
@@ -165,7 +169,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             *((http2_breaches.make_remedy(tables, breach),) if by_breach else ()),
             *((known_texts.make_remedy(known[0]),) if known else ()),
             *((_AGAIN,) if refused else ()),
-            *_list_remedies(first, log, _say_why(rows, first), again=retries > 0 or len(again) > 0),
+            *_list_remedies(first, _look_into(tables, rows, log, first), again=retries > 0 or len(again) > 0),
         ),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
@@ -174,6 +178,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         verdict=f"{failed} ({share:.1%}) failed{mostly} ({next(iter(methods))}).{counted} {advice}",
     )
+
+
+def _say_text(tables: Tables, rows: Failed, texts: dict[str, int]) -> str:
+    """Quote the server's own text where it is shown, or say where it is."""
+    if not texts:
+        return failures.announce_withheld(tables, rows.rpc)
+    text, times = next(iter(texts.items()))
+    return f'The server says: "{text}" ({times:,} of {len(rows):,}).'
 
 
 def _judge(tables: Tables, rows: Failed, left_of: tuple[int, int], limits: Limits) -> Severity:
@@ -342,9 +354,17 @@ def _count_sent_again(tables: Tables, again: Ints, left: int) -> str:
     return f" After {count(len(again), 'failure')} the same request came again, {after} later (median): {few}."
 
 
-def _list_remedies(status: str, log: str, why: str, *, again: bool) -> tuple[Remedy, ...]:
+def _look_into(tables: Tables, rows: Failed, log: str, status: str) -> Remedy:
+    """Say where the reason stands: in the server's own texts, or in a log."""
+    if len(failures.find_withheld(tables, rows.rpc)):
+        return Remedy(
+            "application", "grpcdiag analyze FILE --show-messages", "the server's texts, which may hold secrets"
+        )
+    return Remedy("application", f"{log} at the times of the evidence", f"{_say_why(rows, status)}; costs nothing")
+
+
+def _list_remedies(status: str, look: Remedy, *, again: bool) -> tuple[Remedy, ...]:
     """List the log first, or what limits the server; a retry policy only where nobody retries yet."""
-    look = Remedy("application", f"{log} at the times of the evidence", f"{why}; costs nothing")
     retry = Remedy(
         "any gRPC implementation",
         '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',

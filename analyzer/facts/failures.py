@@ -369,6 +369,21 @@ def error_text(tables: Tables, number: int) -> str | None:
     return safe(unquote(tables.errors[number]))[:200] if number < len(tables.errors) else None
 
 
+def find_withheld(tables: Tables, rpc: Counts) -> Ints:
+    """Find the RPCs whose server sent a text that is not shown unless it is asked for."""
+    return np.flatnonzero(tables.rpcs.grpc_message[rpc] == _core.WITHHELD)
+
+
+def announce_withheld(tables: Tables, rpc: Counts) -> str:
+    """Say which packet has a text of the server that is not shown; nothing for none."""
+    withheld = find_withheld(tables, rpc)
+    if not len(withheld):
+        return ""
+    packet, _ = _find_end(tables, int(rpc[withheld[0]]))
+    more = f", and {len(withheld) - 1:,} others have one" if len(withheld) > 1 else ""
+    return f"Packet {packet:,} has the server's text{more}: --show-messages shows it (it may hold secrets)."
+
+
 def spans(tables: Tables, rows: Failed) -> Iterator[Evidence]:
     """Yield begin and end of the first RPCs."""
     for place in range(min(EXAMPLES, len(rows))):

@@ -4,9 +4,7 @@ import numpy as np
 
 from ..tables import Ints, Tables
 from . import attempts
-
-UNANSWERED_NS = 1_000_000_000
-"""As in `connect-failure` (RFC 6298 section 2)."""
+from .unanswered import INITIAL_TIMEOUT_NS
 
 
 def find_first_rpcs(tables: Tables) -> Ints:
@@ -26,7 +24,7 @@ def measure_setup(tables: Tables) -> int:
     rows = np.flatnonzero((c.rpcs > 0) & (s.syns > 0) & (s.syn_ack_packet > 0))
     if not len(rows):
         return 0
-    failed = attempts.find_attempts_before(tables, attempts.find_failures(tables, UNANSWERED_NS))
+    failed = attempts.find_attempts_before(tables, attempts.find_failures(tables, INITIAL_TIMEOUT_NS))
     first = np.array([failed.get(row, [row])[0] for row in rows.tolist()], dtype=np.int64)
     shaken = np.where(c.tls_handshake_ns >= 0, c.tls_hello_time_ns + c.tls_handshake_ns, 0)
     ready = np.maximum(s.syn_ack_time_ns, shaken)[rows]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from detecting import the_finding
 from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, canonical_status, recorded, recording, synthetic
+from support import RECORDINGS, Recording, canonical_status, recorded, recording, run_here, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
@@ -60,7 +62,7 @@ def test_a_client_that_broke_http2_right_before_is_named(later_ns: int, by: int,
     mine = np.where(problems.broken_by == 0, by, problems.broken_by)
     found = must(rpc_errors, changed(tables, "problems", time_ns=early, broken_by=mine))
     assert ("client 127.0.0.1 broke HTTP/2 in packet 29" in found.verdict) == named
-    assert ("in the server's log" in found.verdict) != named
+    assert ("has the server's text" in found.verdict) != named
     assert ("HTTP/2 library" in found.remedies[0].knob) == named
 
 
@@ -71,7 +73,7 @@ def test_one_error_is_for_information(capture: Recording) -> None:
 
 
 def test_the_message_is_never_shown() -> None:
-    assert "secret" not in repr(must(rpc_errors, tables_of_scene("failures-errors")))
+    assert "a secret" not in repr(must(rpc_errors, tables_of_scene("failures-errors")))
 
 
 def test_unknown_statuses_are_no_errors() -> None:
@@ -241,3 +243,16 @@ def test_calls_that_failed_in_the_end_are_as_grave_as_before() -> None:
     assert "After 54 failures" in found.verdict
     assert "as few as 18 calls may have failed" in found.verdict
     assert found.severity == "critical"
+
+
+def test_a_text_that_is_not_shown_is_announced_at_its_packet() -> None:
+    finding = the_finding(rpc_errors, [recorded("wild/bigtable-missing-table.pcap.zst")])
+    assert "Packet 13 has the server's text, and 4 others have one: --show-messages" in finding.verdict
+    assert "log" not in finding.verdict
+    assert [remedy.knob for remedy in finding.remedies] == ["grpcdiag analyze FILE --show-messages"]
+
+
+def test_a_text_that_is_shown_is_the_verdict() -> None:
+    outcome = run_here("analyze", recorded("wild/bigtable-missing-table.pcap.zst"), "--show-messages", "--json")
+    verdict = json.loads(outcome.text)["verdict"]["text"]
+    assert 'The server says: "table "projects/shop/instances/main/tables/orders_v2" not found" (5 of 5).' in verdict

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grpcdiag_core::capture_file::{self, CaptureReader, Source};
 use grpcdiag_core::connection::{roles, set_up};
-use grpcdiag_core::grpc::{protocol, repeats, status};
+use grpcdiag_core::grpc::{headers, protocol, repeats, status};
 use grpcdiag_core::http2::frame::header::FrameType;
 use grpcdiag_core::http2::frame::ping::PURPOSES;
 use grpcdiag_core::http2::observe::implementation;
@@ -71,6 +71,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("THREAD_STATES", STATES.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
+    module.add("WITHHELD", headers::WITHHELD)?;
     module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;
     module.add("REPEATED_WITHIN_NS", repeats::WITHIN)?;
     module.add("LATE_NS", status::LATE)?;
@@ -286,12 +287,12 @@ impl Run {
     fn finish_file<'py>(&mut self, py: Python<'py>) -> PyResult<FileEnd<'py>> {
         let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let damage = self.inner().reader.info().last_damage();
-        let (places, tables, saved) = py.detach(|| {
+        let (places, reports, saved) = py.detach(|| {
             let mut interval = pipeline.cut_file(damage);
             let places = std::mem::take(&mut interval.places);
             (places, finish_interval(interval), pipeline.save())
         });
-        let [all, open] = tables.map(|(end, cx, counts)| {
+        let [all, open] = reports.map(|(end, cx, counts)| {
             let result = PyDict::new(py);
             result.set_item("capture", capture(py, self.lock().reader.info(), &counts)?)?;
             tables(py, &result, end, cx)?;

@@ -58,6 +58,9 @@ pub enum HeaderClass {
     Authority,
 }
 
+/// Stands for the number of a `grpc-message` that is not shown unless it is asked for.
+pub const WITHHELD: u32 = u32::MAX - 1;
+
 impl Classifier for Strings {
     type Class = HeaderClass;
 
@@ -76,7 +79,8 @@ impl Classifier for Strings {
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
             b"grpc-message" => {
                 let shown = if self.keeps_errors { Some(value) } else { known_texts::find_error(value) };
-                shown.map_or(HeaderClass::Other, |text| HeaderClass::GrpcMessage(self.errors.intern(text)))
+                let number = shown.map(|text| self.errors.intern(text)).or((!value.is_empty()).then_some(WITHHELD));
+                number.map_or(HeaderClass::Other, HeaderClass::GrpcMessage)
             }
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"grpc-previous-rpc-attempts" => HeaderClass::PreviousAttempts(parse_attempts(value)),
