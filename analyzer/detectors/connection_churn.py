@@ -56,13 +56,14 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts.evidence import EXAMPLES
+from ..facts.evidence import EXAMPLES, show_packet
 from ..facts.hosts import host
 from ..facts.methods import methods_of_connections, rpc_time
 from ..facts.ratings import quality_allows, severity
 from ..facts.resets import may_be_foreign
 from ..facts.software_at import recognise_proxy, recognise_server, seen_first
 from ..facts.unanswered import mark_first_closings
+from ..facts.vantage import reaction_ns
 from ..model.analysis import Analysis
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -111,6 +112,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time that counts as an idle timeout (heuristic: nobody sets a shorter one)."""
     same_time: float = 0.15
     """Largest spread of these times, by their median (a timer of Pekko ticks eight times per timeout)."""
+    pinged_ns: int = 1_000_000
+    """A close so soon after a PING answers it (heuristic: nginx takes 100 µs)."""
 
 
 class _Churn(Struct, frozen=True, eq=False):
@@ -274,12 +277,14 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     round_trips = tables.connections.handshake_rtt_ns[churn.connections]
     known = round_trips > 0
     trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
+    pinged = _find_pinged(tables, churn.connections, limits)
     words = (
         f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
         f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{_describe_ends(churn, client, server + churn.or_device)}"
         f"{f' {ender} ended them with {_name_goaway(tables, churn)}.' if churn.goaway >= 0 else ''}"
+        f"{_describe_pinged(tables, pinged, client, server)}"
     )
     methods = methods_of_connections(tables, churn.connections.tolist())
     grave = severity(_measure_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
@@ -292,9 +297,13 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods),
         metrics=_collect_metrics(tables, churn, per, trips),
-        evidence=tuple(e for place in range(min(EXAMPLES, count)) for e in _show_connection(tables, churn, place)),
+        evidence=tuple(
+            e
+            for place in range(min(EXAMPLES, count))
+            for e in (*_show_connection(tables, churn, place), *_show_pinged(tables, pinged[place : place + 1]))
+        ),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
-        remedies=_list_remedies(tables, churn),
+        remedies=(_PINGED,) if len(pinged) else _list_remedies(tables, churn),
         references=(
             "https://grpc.io/docs/guides/performance/",
             "https://github.com/grpc/grpc-java/issues/4559",
@@ -302,9 +311,34 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         ),
         verdict=(
             f"{client} opened {count:,} connections for {each}, and setting them up took "
-            f"{churn.share:.0%} of the time: {_advise(tables, churn)}."
+            f"{churn.share:.0%} of the time: "
+            f"{f'{client} closes them when {server} sends a PING' if len(pinged) else _advise(tables, churn)}."
         ),
     )
+
+
+def _find_pinged(tables: Tables, connections: Ints, limits: Limits) -> Ints:
+    """Find the closes of clients right after a PING of their server, rows of `closings`, if most connections end so."""
+    c, pings = tables.closings, tables.pings
+    asked = pings.packet[(pings.direction == 1) & (pings.ack == 0)]
+    at_once = c.time_ns - c.peer_time_ns <= reaction_ns(tables, c.connection, 0, limits.pinged_ns)
+    found = (c.direction == 0) & np.isin(c.connection, connections) & np.isin(c.peer_packet, asked) & at_once
+    rows = np.flatnonzero(found & mark_first_closings(tables))
+    return rows if len(rows) >= limits.generations and 2 * len(rows) > len(connections) else rows[:0]
+
+
+def _describe_pinged(tables: Tables, rows: Ints, client: str, server: str) -> str:
+    if not len(rows):
+        return ""
+    after = duration(float(np.median(tables.closings.time_ns[rows] - tables.closings.peer_time_ns[rows])))
+    return f" {client} closed {len(rows):,} of them {after} (median) after a PING of {server}."
+
+
+def _show_pinged(tables: Tables, rows: Ints) -> Iterator[Evidence]:
+    for row in rows.tolist():
+        connection = tables.closings.connection[row]
+        yield show_packet(tables.closings, "peer_packet", row, f"PING of the server on connection {connection}")
+        yield show_packet(tables.closings, "packet", row, f"the client closes connection {connection}")
 
 
 def _describe_ends(churn: _Churn, client: str, server: str) -> str:
@@ -402,6 +436,11 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
 
 
+_PINGED = Remedy(
+    "application",
+    "the server's keepalive time: longer than its connections are idle",
+    "nginx's keepalive cache closes an idle connection on which bytes come, also those of a PING (nginx issue 929)",
+)
 _IDLE_CLIENT = Remedy(
     "application",
     "the client's idle timeout: longer than the time between its calls",

@@ -339,10 +339,17 @@ def _advise(tables: Tables, end: End, drained: draining.Drained | None, age_ns: 
         return "Look at the client's library: GOAWAY lets open calls end, and it dropped them."
     if drained:
         return drained.advise()
+    if _is_kept_open(end):
+        return "The GOAWAY let that call end: look at the client's keepalive and library, or whether its program ended."
     proxy = software_at.recognise_proxy(tables, (end.connection,))
     server = software_at.recognise_server(tables, (end.connection,))
     grace = "" if _is_stopped(tables, end) else connection_ends.name_grace(server)
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{grace}."
+
+
+def _is_kept_open(end: End) -> bool:
+    """Check whether a server had announced the end and waited for its calls, and the client closed with some open."""
+    return end.closer == "client" and bool(end.lost)
 
 
 def _is_stopped(tables: Tables, end: End) -> bool:
@@ -395,13 +402,18 @@ _GIVEN_UP = Remedy(
     "a deadline of gRPC (grpc-timeout) reaches the server, too, which then stops work that nobody waits for",
 )
 
+_KEPT_OPEN = Remedy(
+    "application",
+    "the client's keepalive and library",
+    "grpc-js fails open calls when its keepalive PING is refused behind a GOAWAY (grpc-node issue 3068)",
+)
 _WHY_STOPPED = Remedy("application", "the server's log, and that of what restarts it", "why it had stopped")
 _GRACES = (
     "maxConnectionAgeGrace(...); ",
     "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ",
     "'grpc.max_connection_age_grace_ms': n; ",
 )
-_SAYS = "may say why it sent {}; a connection that lives longer, or a retry, does not change that"
+_SAYS = "has more on {}; a connection that lives longer, or a retry, does not change that"
 
 
 def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple[Remedy, ...]:
@@ -427,6 +439,8 @@ def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple
         return (Remedy("application", "the client's library and its version", "whether it lets open calls end"), _RETRY)
     if refused >= 0:
         return (_WHY_STOPPED, _RETRY)
+    if end.goaway >= 0 and _is_kept_open(end):
+        return (_KEPT_OPEN, _RETRY)
     stopped = _is_stopped(tables, end)
     shutdowns = connection_ends.list_shutdowns(*(() if stopped else _GRACES))
     graceful = shutdowns if stopped else (connection_ends.AGE_OF_GO, *shutdowns)

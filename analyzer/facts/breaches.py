@@ -20,6 +20,7 @@ _OF_PEER = {
     "FLOW_CONTROL_ERROR": "sent more than a window allowed",
     "FRAME_SIZE_ERROR": "sent a frame of a wrong size",
     "COMPRESSION_ERROR": "sent a header block that it could not decode",
+    "SETTINGS_TIMEOUT": "did not acknowledge its SETTINGS in time",
 }
 """What the sender of a GOAWAY says with its code that its peer did."""
 

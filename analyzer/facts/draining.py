@@ -230,8 +230,23 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
         return None
+    if _are_alike(ages - _begin_last_calls(tables, connections, goaways.time_ns[busy][first]), limits):
+        return None
     software = software_at.recognise_server(tables, connections.tolist())
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
+
+
+def _begin_last_calls(tables: Tables, connections: Ints, until_ns: Ints) -> Ints:
+    """Give the ages at which connections began their last calls before some times; 0 without any.
+
+    A drain that follows the call by always the same time is no limit on age.
+    """
+    c, rpcs, ends = tables.connections, tables.rpcs, np.full(len(tables.connections.rpcs), -1, dtype=np.int64)
+    ends[connections] = until_ns
+    before = rpcs.start_time_ns <= ends[rpcs.connection]
+    begun = c.opened_time_ns.copy()
+    np.maximum.at(begun, rpcs.connection[before], rpcs.start_time_ns[before])
+    return (begun - c.opened_time_ns)[connections]
 
 
 def _read_age(tables: Tables, rows: Ints, graceful: Ints) -> Drained:

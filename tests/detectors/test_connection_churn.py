@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detecting import evidence_is_in_the_packets, the_finding
 from judging import changed, must, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded, synthetic
@@ -14,6 +15,7 @@ from support import recorded, synthetic
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_churn
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import connections
 from grpcdiag.fixtures.synthetic.words import MS
@@ -138,3 +140,20 @@ def test_critical_needs_many() -> None:
     assert must(connection_churn, churning(), critical_connections=8).severity == "critical"
     assert must(connection_churn, churning(), critical_connections=9).severity == "warning"
     assert must(connection_churn, churning(), critical_connections=8, critical_share=0.6).severity == "warning"
+
+
+def test_a_proxy_that_closes_at_each_ping() -> None:
+    finding = the_finding(connection_churn, [recorded("wild/nginx-keepalive-pings.pcap.zst")])
+    assert "after a PING of server" in finding.explanation
+    assert "closes them when server 127.0.0.1:7102 sends a PING" in finding.verdict
+    assert "the server's keepalive time" in finding.remedies[0].knob
+    evidence_is_in_the_packets(finding, [recorded("wild/nginx-keepalive-pings.pcap.zst")])
+
+
+@pytest.mark.parametrize(("later_ns", "pinged"), [(0, True), (1_000_000, False)])
+def test_a_close_that_comes_later_answers_no_ping(later_ns: int, pinged: bool) -> None:
+    tables = decode([recorded("wild/nginx-keepalive-pings.pcap.zst")])
+    later = changed(tables, "closings", time_ns=tables.closings.time_ns + later_ns)
+    (finding,) = connection_churn.detect(later, connection_churn.Limits())
+    assert isinstance(finding, Finding)
+    assert ("PING" in finding.verdict) == pinged

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from detecting import the_finding
 from hyperframe.frame import HeadersFrame, PingFrame
 from judging import changed, must, played, tables_of_scene, told
 from msgspec.structs import replace
@@ -497,3 +498,17 @@ def test_calls_that_end_right_before_their_server_closes_are_counted() -> None:
     assert "5 RPCs ended with an error status right before that" in must(connection_closed_early, tables).explanation
     later = changed(tables, "connections", closed_time_ns=tables.connections.closed_time_ns + 20_000_000)
     assert "no RPC was lost." in must(connection_closed_early, later).explanation
+
+
+def test_settings_that_were_not_acknowledged_are_the_reason() -> None:
+    finding = the_finding(connection_closed_early, [recorded("wild/grpcio-settings-timeout.pcap.zst")])
+    assert "says that client 127.0.0.1 did not acknowledge its SETTINGS in time" in finding.verdict
+    assert not any("may say why" in remedy.note for remedy in finding.remedies)
+
+
+def test_a_client_that_closes_behind_a_graceful_goaway_is_looked_at() -> None:
+    """Each connection was drained 222 ms after it was opened, and as long after its one call: no limit on age."""
+    finding = the_finding(connection_closed_early, [recorded("wild/grpc-js-keepalive-after-goaway.pcap.zst")])
+    assert "The GOAWAY let that call end: look at the client's keepalive" in finding.verdict
+    assert "age" not in finding.explanation
+    assert not any("MaxConnectionAge" in remedy.knob for remedy in finding.remedies)
