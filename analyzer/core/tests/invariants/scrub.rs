@@ -8,6 +8,7 @@ use grpcdiag_core::scrub::{Scrub, Wishes};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use std::sync::LazyLock;
 
 /// What payloads consist of (`support::conversation`).
 const PAYLOAD: [u8; 8] = [0xaa; 8];
@@ -116,8 +117,8 @@ impl Fate {
 /// What each side said, in pieces.
 type Session = Vec<(usize, Vec<u8>)>;
 
-/// Recorded TLS sessions by name.
-fn sessions() -> Vec<(String, Session)> {
+/// Recorded TLS sessions by name, read once.
+static SESSIONS: LazyLock<Vec<(String, Session)>> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/tests/sessions");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let hex = |text: &str| {
@@ -136,7 +137,7 @@ fn sessions() -> Vec<(String, Session)> {
     let mut sessions: Vec<_> = files.map(session).collect();
     sessions.sort();
     sessions
-}
+});
 
 fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
@@ -165,8 +166,8 @@ proptest! {
 
     #[test]
     fn tls_gives_the_same_tables(fate in fate()) {
-        for (name, session) in sessions() {
-            let captured = Fate { first: 0, ..fate.clone() }.of(session);
+        for (name, session) in SESSIONS.iter() {
+            let captured = Fate { first: 0, ..fate.clone() }.of(session.clone());
             let read = read_back(scrub(&captured, b"key"), &captured);
             let [found, expected] = [&read, &captured].map(|packets| {
                 let mut analysis = analyse(packets, all_tables());
@@ -217,9 +218,9 @@ fn tls_keeps_no_octets_of_keys_names_and_certificates() {
     const KNOWN_PROTOCOLS: &[u8] = b"\0\x10\0\x0e\0\x0c\x02h2\x08http/1.1\0";
     let whole = Fate { sizes: vec![1_448], first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX };
     // a HelloRetryRequest is told by a constant in the place of its random (RFC 8446 section 4.1.3)
-    for (name, session) in sessions().into_iter().filter(|(name, _)| name != "tls13-hello-retry") {
+    for (name, session) in SESSIONS.iter().filter(|(name, _)| name != "tls13-hello-retry") {
         let said: Vec<Vec<u8>> = session.iter().map(|(_, bytes)| bytes.clone()).collect();
-        let scrubbed = scrub(&whole.of(session), b"key");
+        let scrubbed = scrub(&whole.of(session.clone()), b"key");
         let shown = said.iter().flat_map(|bytes| bytes.windows(12)).filter(|window| {
             // what a record of zeros may have: its own header, a message's, and that of the next
             let zeros = window.iter().filter(|&&octet| octet == 0).count();

@@ -9,15 +9,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::support::conversation::{Call, Sent, Wire, record, turns};
-use crate::support::{Recorded, analyse, captures, difference, name, packets_of};
+use crate::support::{Recorded, analyse, captures, difference_of_lines, everything, name, packets_of};
+
+/// Everything that one thread finds.
+fn found_by_one(packets: &[Recorded]) -> Vec<String> {
+    everything(analyse(packets, Options { threads: 1, ..Options::default() }))
+}
+
+/// What two threads find otherwise than `one`.
+fn differs_from(packets: &[Recorded], one: &[String]) -> Option<String> {
+    let run = |packing| everything(analyse(packets, Options { threads: 2, packing, ..Options::default() }));
+    let packed = difference_of_lines(&run(Packing { awake: 0, silence: 0 }), one);
+    difference_of_lines(&run(Packing::default()), one).or(packed.map(|difference| format!("packed: {difference}")))
+}
 
 /// What two threads find otherwise than one.
 fn differs(packets: &[Recorded]) -> Option<String> {
-    let run = |threads| analyse(packets, Options { threads, ..Options::default() });
-    let packing = Packing { awake: 0, silence: 0 };
-    let packed = |threads| analyse(packets, Options { threads, packing, ..Options::default() });
-    let found = difference(packed(2), run(1)).map(|difference| format!("packed: {difference}"));
-    difference(run(2), run(1)).or(found)
+    differs_from(packets, &found_by_one(packets))
 }
 
 #[test]
@@ -120,8 +128,9 @@ fn many_connections_that_take_turns_read_as_each_for_itself() {
     let mut in_order = analyse(&packets, Options { messages: true, ..Options::default() });
     assert!(in_order.cx.messages.len() > 40_000);
     in_order.cx.messages = grpcdiag_core::store::tables::Messages::default();
-    assert_eq!(difference(analyse(&packets, Options::default()), in_order), None);
-    assert_eq!(differs(&packets), None);
+    let one = found_by_one(&packets);
+    assert_eq!(difference_of_lines(&one, &everything(in_order)), None);
+    assert_eq!(differs_from(&packets, &one), None);
 }
 
 /// Rows of packets, and of frames by connection.

@@ -336,8 +336,12 @@ fn methods(analysis: &mut Analysis) -> Vec<String> {
 
 /// The first line in which two analyses differ.
 pub fn difference(found: Analysis, expected: Analysis) -> Option<String> {
-    let (found, expected) = (everything(found), everything(expected));
-    let differ = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+    difference_of_lines(&everything(found), &everything(expected))
+}
+
+/// The same for analyses as `everything` writes them: for one that several others are held against.
+pub fn difference_of_lines(found: &[String], expected: &[String]) -> Option<String> {
+    let differ = found.iter().zip(expected).find(|(found, expected)| found != expected);
     match differ {
         Some((found, expected)) => Some(format!("{found}\nis not\n{expected}")),
         None if found.len() != expected.len() => Some(format!("{} lines, not {}", found.len(), expected.len())),
