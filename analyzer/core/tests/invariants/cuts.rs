@@ -2,7 +2,7 @@
 //!
 //! Each cut is read anew from its first byte, as a user's file would be. `GRPCDIAG_CUTS=all` cuts each capture after
 //! every record and at 200 random bytes (`cargo test --release --test invariants cuts`, some minutes); without it large captures
-//! are cut after some of their records and at fewer bytes.
+//! are cut after some of their records and at fewer bytes, `.ci/run --all` three times as often.
 
 use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
 use grpcdiag_core::grpc::status::OK;
@@ -21,8 +21,8 @@ use crate::support::{Analysis, captures, memory, more_captures, name, repository
 
 /// Random bytes at which each capture is cut.
 const RANDOM: usize = 200;
-/// Packets that the cuts of one capture add up to in the normal run.
-const AFFORDED: usize = 75_000;
+/// Packets that the cuts of one capture add up to, unless `GRPCDIAG_CUTS` has another number of them.
+const AFFORDED: usize = 25_000;
 /// The length of a pcap file's header: a shorter file is no capture.
 const FILE_HEADER: usize = 24;
 /// How pcapng files begin.
@@ -265,8 +265,10 @@ fn random(seed: &str, bound: usize) -> impl Iterator<Item = usize> {
 /// Where a capture is cut: the ends of records, and any bytes.
 fn cuts(capture: &Capture, all: bool) -> [Vec<usize>; 2] {
     let records = capture.ends.len();
-    let step = if all { 1 } else { (records * records / 2 / AFFORDED).max(1) };
-    let count = if all { RANDOM } else { (2 * AFFORDED / records).clamp(3, RANDOM) };
+    let asked = std::env::var("GRPCDIAG_CUTS").ok().and_then(|value| value.parse().ok());
+    let afforded = asked.unwrap_or(AFFORDED);
+    let step = if all { 1 } else { (records * records / 2 / afforded).max(1) };
+    let count = if all { RANDOM } else { (2 * afforded / records).clamp(3, RANDOM) };
     let bytes = random(&capture.name, capture.data.len()).take(count);
     let begin = 0..(FILE_HEADER + 20).min(capture.data.len());
     [
