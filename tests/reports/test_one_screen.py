@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from support import ALL_CAPTURES, recorded, run_here
+from support import recorded, run_here
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.reports import terminal
 from grpcdiag.reports.shared.quality import find_main
 
 
-@pytest.mark.parametrize("files", ALL_CAPTURES)
-def test_every_capture(files: tuple[str, ...]) -> None:
-    """The brief report fits a screen, and the whole one renders."""
-    try:
-        analysis = analyze(list(files))
-    except NoGrpcError as error:
-        if error.analysis is None:
-            return
-        analysis = error.analysis
+def check_screen(analysis: Analysis) -> None:
+    """The brief report fits a screen, and the whole one renders, for any capture (`test_every_capture`)."""
     grave = [finding for finding in analysis.findings if finding.severity != "info" and finding.part_of is None]
     for width in (80, 120) if grave else (80,):
         text = terminal.render_screen(analysis, width=width)
