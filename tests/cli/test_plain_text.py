@@ -44,18 +44,22 @@ def on_a_terminal(*arguments: str, **env: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_an_encoding_without_frames_and_bars(command: tuple[str, ...]) -> None:
-    plain = grpcdiag(*command, RTT205, env={"PYTHONIOENCODING": "ascii"})
+    plain = run_here(*command, RTT205, charset="ascii")
     assert plain.code == 0, plain.err
     assert plain.out.isascii()
-    full = grpcdiag(*command, RTT205)
+    full = run_here(*command, RTT205)
     assert not full.out.isascii()
     assert [len(line) for line in plain.text.splitlines()] == [len(line) for line in full.text.splitlines()]
 
 
-def test_what_is_not_drawn_comes_through(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_drawn_comes_through() -> None:
     for command in (("explain", "slow-start-after-idle"), ("rpcs", RTT205), ("doctor",)):
-        outcome = grpcdiag(*command, env={"PYTHONIOENCODING": "ascii"})
-        assert outcome.out.isascii(), command
+        assert run_here(*command, charset="ascii").out.isascii(), command
+
+
+def test_the_encoding_of_the_interpreter_decides() -> None:
+    outcome = grpcdiag("analyze", RTT205, env={"PYTHONIOENCODING": "ascii"})
+    assert outcome.out == run_here("analyze", RTT205, charset="ascii").out
 
 
 def test_the_plain_locale_on_a_terminal() -> None:
