@@ -56,7 +56,7 @@ def test_the_page_shows_three_files() -> None:
 def test_the_new_detector_passes_its_checks(tree: Path) -> None:
     checks = ["tests/test_catalogue.py", "tests/test_layers.py", "tests/detectors/test_large_metadata.py"]
     checks += ["tests/analyzer/test_evidence.py"]
-    run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "large or arrow or listed", *checks)
+    run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "large or arrow or listed or command_line", *checks)
 
 
 def test_its_page_and_the_command_know_it(tree: Path) -> None:
