@@ -202,7 +202,7 @@ def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, s
             query = f"""
                 SELECT key AS address, name AS host FROM given UNION ALL
                 SELECT address, {named.format("host")} FROM {read} WHERE address NOT IN (SELECT key FROM given)"""
-        database.execute(f"CREATE VIEW {table} AS {query}")
+        database.execute(f"CREATE TEMP VIEW {table} AS {query}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
     lost = sums.clipped(" + ".join(f"coalesce(budget.{cause}, 0)::HUGEINT" for cause in WAITING))
     ends = f"""{_name_host("client", "c")} AS client_host, {_name_host("server", "s")} AS server_host,
@@ -218,7 +218,7 @@ def _create_views(database: Any, files: Mapping[str, str], given: Mapping[str, s
         f"CREATE TEMP TABLE all_l AS SELECT method, client_implementation, step, rpcs, {ends} FROM latencies a {names}"
     )
     for table in ("t", "l"):
-        database.execute(f"CREATE VIEW {table} AS FROM all_{table} WHERE proxy IS NULL")
+        database.execute(f"CREATE TEMP VIEW {table} AS FROM all_{table} WHERE proxy IS NULL")
 
 
 def _name_host(end: str, short: str) -> str:

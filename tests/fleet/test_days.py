@@ -74,7 +74,7 @@ def compare(rows: Iterable[tuple[str, str, int, int, int]]) -> Slower | None:
     budget = sums.budget("if('{cause}' = 'server', ns, 0)::BIGINT")
     with sums.connect() as database:
         database.execute(
-            f"""CREATE TABLE t AS SELECT method, pair, slot_time_ns, rpcs, ns AS duration_ns, {budget} AS budget
+            f"""CREATE TEMP TABLE t AS SELECT method, pair, slot_time_ns, rpcs, ns AS duration_ns, {budget} AS budget
                 FROM (SELECT unnest($1) AS method, unnest($2) AS pair, unnest($3)::BIGINT AS slot_time_ns,
                              unnest($4)::BIGINT AS rpcs, rpcs * unnest($5)::BIGINT AS ns)""",
             [list(column) for column in zip(*rows, strict=True)],

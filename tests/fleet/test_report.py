@@ -372,7 +372,7 @@ def test_an_hour_in_which_many_failed_is_named(failed: int, of_hour: int, hour: 
     begin = 1_782_900_000_000_000_000 // sums.HOUR_NS * sums.HOUR_NS
     with sums.connect() as database:
         database.execute(
-            f"""CREATE TABLE t AS
+            f"""CREATE TEMP TABLE t AS
                 SELECT 'List' AS method, 'a -> b' AS pair, {begin} + hour * {sums.HOUR_NS} AS slot_time_ns,
                        {of_hour} AS rpcs, if(hour = 5, {failed}, 0) AS failed_rpcs FROM range(19) r(hour)"""
         )
