@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's import takes twice the time with threads, in commands too
@@ -19,6 +20,20 @@ settings.register_profile(
 settings.register_profile("search", settings.get_profile("stable"), derandomize=False, max_examples=1000)
 os.environ.setdefault("GRPCDIAG_STORE_WAIT_S", "0.01")  # stores that fail in tests fail at once
 settings.load_profile(os.environ.get("GRPCDIAG_HYPOTHESIS", "stable"))
+
+
+LONGEST = {"test_adding_a_detector.py", "test_html_browser.py"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest: no worker is alone with it at the end, and one has all tests of a browser."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector off the 12,000 tests, which stay: else it goes through all of them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
