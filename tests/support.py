@@ -153,7 +153,7 @@ def budgeted(files: Sequence[str]) -> Tables:
     return decode(list(files))
 
 
-EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "40"))
 """How many generated inputs the dearest properties are held against."""
 
 PATIENCE_S = 300

@@ -20,7 +20,7 @@ const MOST_MEGABYTES: f32 = 256.0;
 
 fn runs() -> u32 {
     let asked = std::env::var("GRPCDIAG_FUZZ_RUNS").ok();
-    asked.map_or(5_000, |runs| runs.parse().expect("GRPCDIAG_FUZZ_RUNS is a number"))
+    asked.map_or(2_000, |runs| runs.parse().expect("GRPCDIAG_FUZZ_RUNS is a number"))
 }
 
 /// The strings of libFuzzer's dictionary.
