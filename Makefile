@@ -90,7 +90,13 @@ test: dev ## Run all tests; those that need tshark or tcpdump are skipped withou
 test-crate:
 	$(CARGO_TEST) --quiet
 
-test-python: dev
+# what tests import becomes bytecode once, which three workers would make at the same time, each all of it
+$(VENV)/.imported: $(LOCK) | $(BUILT)
+	@echo "compiling what the tests import"
+	@$(BIN)/pytest --collect-only tests >/dev/null || true # the tests tell what is wrong
+	@touch $@
+
+test-python: dev $(VENV)/.imported
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 3 tests # three, for some wait; the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
