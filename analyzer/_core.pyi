@@ -30,6 +30,7 @@ __all__ = [
     "EmptyCaptureError",
     "Live",
     "MemoryLimitError",
+    "PacketOrder",
     "ProcessRecord",
     "RowWriter",
     "Run",
@@ -106,6 +107,7 @@ class Run:
         memory: int | None = None,
         resumes: bool = False,
         saved: bytes | None = None,
+        order: PacketOrder | None = None,
     ) -> Run: ...
     def step(self, packets: int) -> bool: ...
     @property
@@ -136,6 +138,9 @@ class Live:
     def window(self, pieces: int) -> dict[str, Any] | None: ...
     def kept(self) -> tuple[int, int, int, int, int]: ...
     def stop(self) -> None: ...
+
+@final
+class PacketOrder: ...
 
 @final
 class TracePages:

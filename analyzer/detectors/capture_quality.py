@@ -7,18 +7,20 @@ The report says what is missing and what that hides. A complete capture has no s
 
 It reports dropped packets, packets cut by the snaplen, bytes that were never recorded, connections with only one
 direction captured, a damaged file, connections that began before the capture, TLS without keys, packets recorded
-twice, and clock steps.
+twice, packets out of the order of time, and clock steps.
 
 How it is decided
 -----------------
 By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent. Dropped packets
-are what the file itself reports. One direction is missing where the other acknowledges its bytes and none of them is
-there; findings that need both directions are then not given.
+are what the file itself reports. Packets that are late in the file by up to 20 ms are sorted; those that are later
+are out of order, if there are more than a clock that is set explains. One direction is missing where the other
+acknowledges its bytes and none of them is there; findings that need both directions are then not given.
 
 It is `info`, and a warning when a larger part of the bytes or packets is hidden: figures and findings then describe
 only a part of the traffic. A snaplen and a late start were chosen by the person who captured: what they hide is
-`info`. RPCs without missing bytes keep their times and sizes, and the report counts them. Packets recorded twice and
-clock steps are reported when they are more than one in a hundred; the analysis handles both.
+`info`. More than one packet in a hundred out of order is a warning: what depends on the order may be wrong. RPCs
+without missing bytes keep their times and sizes, and the report counts them. Packets recorded twice and clock steps
+are reported when they are more than one in a hundred; the analysis handles both.
 
 When it cannot tell
 -------------------
@@ -35,6 +37,7 @@ Capture again:
 
 - `tcpdump -s 0` records whole packets, and `-B 65536` uses a larger buffer against drops.
 - Begin before the first connection is opened.
+- Put packets that are out of order into the order of time with `reordercap in.pcap out.pcap`, a part of Wireshark.
 - Capture both directions on one interface, and not `-i any` where packets pass twice.
 - End with SIGINT and wait for tcpdump to finish.
 - For TLS record the key log (`SSLKEYLOGFILE`, or Go's `tls.Config.KeyLogWriter`).
@@ -52,6 +55,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts.evidence import FEW_EXAMPLES, show_packet
+from ..facts.ratings import is_unsorted
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -106,7 +110,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about everything that is wrong with the capture."""
     problems = [problem for problem in _find_problems(tables, limits) if problem.count]
     if problems:
-        yield _make_finding(tables, sorted(problems, key=lambda problem: not problem.grave))
+        yield _make_finding(tables, sorted(problems, key=_rank))
+
+
+def _rank(problem: _Problem) -> tuple[bool, bool]:
+    """Rank a wrong order first, which makes bytes appear missing, then by what hides too much."""
+    return problem.name != "unsorted_packets", not problem.grave
 
 
 def _find_problems(tables: Tables, limits: Limits) -> Iterator[_Problem]:
@@ -165,7 +174,10 @@ def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     twice = twice if twice > many else 0
     yield _Problem("duplicate_packets", twice, words, _NOTHING, False, _list_connections(copies > 0), _ONE_INTERFACE)
     words = f"timestamps go backwards at {count(steps, 'packet')}"
-    yield _Problem("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
+    if is_unsorted(tables):
+        yield _Problem("unsorted_packets", steps, words, _ORDER, True, none, _REORDER)
+    else:
+        yield _Problem("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
 
 
 def _check_file(tables: Tables) -> Iterator[_Problem]:
@@ -188,6 +200,7 @@ _FRAMES = "frames, and with them methods, statuses and messages of some RPCs"
 _NAMES = "windows, and methods and statuses whose names were sent before the capture"
 _RPCS = "all RPCs of those connections"
 _TIMES = "the exact time of those packets"
+_ORDER = "the order of those packets, and with it causes, losses and connections"
 _NOTHING = "nothing, because each is counted once"
 
 _SNAPLEN = Remedy("tcpdump", "-s 0", "whole packets; the file grows")
@@ -202,6 +215,9 @@ _KEYS = Remedy(
     "for tests only: the keys decrypt all of the traffic",
 )
 _ONE_INTERFACE = Remedy("tcpdump", "-i INTERFACE instead of -i any", "each packet once")
+_REORDER = Remedy(
+    "wireshark", "reordercap in.pcap out.pcap", "packets in the order of their times; then analyze out.pcap"
+)
 _FINISH = Remedy("tcpdump", "end it with SIGINT and wait; -U", "the last packets are written")
 
 
@@ -231,8 +247,14 @@ def _make_finding(tables: Tables, problems: list[_Problem]) -> Finding:
         remedies=tuple(dict.fromkeys(problem.remedy for problem in problems if problem.remedy)),
         references=("tcpdump(1)", "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997)"),
         verdict=f"A problem of the capture: {problems[0].text}{more}. "
-        + ("Capture again before trusting the figures." if grave else f"This hides {problems[0].hides}."),
+        + (_ask_again(problems[0]) if grave else f"This hides {problems[0].hides}."),
     )
+
+
+def _ask_again(problem: _Problem) -> str:
+    if problem.remedy is _REORDER:
+        return f"Sort it before trusting the figures: {_REORDER.knob}."
+    return "Capture again before trusting the figures."
 
 
 def _count_hidden(tables: Tables) -> dict[str, int]:
@@ -274,6 +296,9 @@ def _show_problem(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
 
 def _find_places(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
     table, rows = tables.connections, tables.problems
+    if problem.name == "unsorted_packets":
+        for packet, time_ns in tables.capture["too_late_packets"]:
+            yield Evidence(packet, time_ns, "its time is more than 20 ms before that of a packet that comes earlier")
     if problem.name in ("missing_bytes", "truncated_packets", "undecoded_bytes"):
         for row in range(min(2, len(rows.packet))):
             kind = tables.problem_kinds[rows.kind[row]]

@@ -22,8 +22,21 @@ def lower(*confidences: Confidence) -> Confidence:
     return min(confidences, key=order.index)
 
 
+UNSORTED = 0.01
+"""Share of packets out of the order of time from which that of all is in doubt (heuristic: one in 100)."""
+MANY_STEPS = 10
+"""Steps back that are too many for a clock that is set, or for captures that were joined (heuristic)."""
+
+
+def is_unsorted(tables: Tables) -> bool:
+    """Check whether the file may have its packets in a wrong order; those whose times are disproved do not count."""
+    capture = tables.capture
+    steps = int(capture["time_steps_back"]) - int(capture["contradicted_times"])
+    return steps > max(MANY_STEPS, UNSORTED * int(capture["packets"]))
+
+
 def quality_allows(tables: Tables) -> Confidence:
-    """Return the highest confidence that the capture allows; medium when it lacks packets or bytes."""
+    """Return the highest confidence that the capture allows; medium when it lacks packets, bytes or order."""
     capture = tables.capture
     lacks = int(tables.connections.missing_bytes.sum()) > 0 or bool(capture["dropped_packets"])
-    return "medium" if lacks or capture["truncated_packets"] else "high"
+    return "medium" if lacks or capture["truncated_packets"] or is_unsorted(tables) else "high"

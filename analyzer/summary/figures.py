@@ -112,6 +112,7 @@ def _list_warnings(tables: Tables) -> Iterator[str]:
         (capture["truncated_packets"], "{n} {were} cut by the snaplen: capture with -s 0"),
         (int(connections.duplicate_packets.sum()), "{n} {were} recorded twice; each is counted once"),
         (int(connections.missing_bytes.sum()), "{n} of TCP payload {are} missing from the capture"),
+        (capture["sorted_packets"], "{n} {were} not in the order of time in the file, and {were} sorted"),
         (capture["time_steps_back"], "timestamps go backwards at {n}"),
         (capture["malformed_packets"], "{n} {were} malformed"),
         (capture["unsupported_link_packets"], "{n} {were} of a link type that is not supported"),

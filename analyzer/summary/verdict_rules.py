@@ -99,6 +99,12 @@ def report_held_calls(known: Known) -> Verdict | None:
     return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None, "warning")
 
 
+def report_disorder(known: Known) -> Verdict | None:
+    """Report packets that stand too far from their place in time: nothing that was found is sure then."""
+    unsorted = next((finding for finding in known.grave if finding.metrics.get("unsorted_packets")), None)
+    return Verdict(unsorted.verdict, unsorted.id) if unsorted else None
+
+
 def report_missing_time(known: Known) -> Verdict | None:
     """Report a capture that lacks most of the RPC time: it hides more than the worst finding costs."""
     share, worst = known.share_of("capture_gap"), known.worst
@@ -203,6 +209,7 @@ def report_no_problem(known: Known) -> Verdict | None:
 
 RULES: tuple[Callable[[Known], Verdict | None], ...] = (
     report_held_calls,
+    report_disorder,
     report_missing_time,
     report_place,
     report_larger_cost,

@@ -194,6 +194,8 @@ class Overview(Struct, frozen=True, eq=False):
     examples: Tables
     """With the rows of RPCs that `analyze` looks at."""
     packets: _Index
+    order: Any
+    """In which the packets were read."""
 
 
 def read_overview(
@@ -207,7 +209,8 @@ def read_overview(
     for _ in run.read(progress):
         pass
     examples, tables = divide_examples(tables_of(run.result))
-    return Overview(tables, run.result["sampled"] != 0, examples, _Index(*run.result["listed_packets"]))
+    index = _Index(*run.result["listed_packets"], is_sorted=not tables.capture["sorted_packets"])
+    return Overview(tables, run.result["sampled"] != 0, examples, index, run.result["order"])
 
 
 def read_around(
@@ -230,7 +233,7 @@ def read_around(
     only = [(connection, packets, (_TIMES.min, _TIMES.max), None) for connection, packets in drawn]
     # at most twice the bound of frames, which only tiny frames reach
     rows = {"frames": True, "packets": True, "rpc_rows": True, "most_frames": 2 * bounds.frames}
-    run = Run(paths, **rows, only=only, threads=threads(), **how)
+    run = Run(paths, **rows, only=only, order=overview.order, threads=threads(), **how)
     for _ in run.read(progress, RpcColumns()):
         pass
     found, in_flight = tables_of(run.result), run.result["in_flight"]
@@ -242,8 +245,10 @@ def read_around(
 class _Index:
     """The packets of each connection."""
 
-    def __init__(self, lengths: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+    def __init__(self, lengths: npt.NDArray[Any], numbers: npt.NDArray[Any], *, is_sorted: bool) -> None:
         """Take in how many packets each connection has, and their numbers, connection by connection."""
+        if not is_sorted:
+            numbers = numbers[np.lexsort((numbers, np.repeat(np.arange(len(lengths)), lengths)))]
         self._numbers, self._ends = numbers, np.cumsum(lengths)
         self._lengths = lengths
 

@@ -33,13 +33,17 @@ def rank_cost(finding: Finding) -> tuple[int, int, bool]:
 
 def list_flaws(analysis: Analysis) -> list[str]:
     """List what the capture lacks, and how much: `3 packets truncated`."""
-    damaged = sum(int(finding.metrics.get("damaged_places", 0)) for finding in analysis.findings)
+    damaged, unsorted = (
+        sum(int(finding.metrics.get(name, 0)) for finding in analysis.findings)
+        for name in ("damaged_places", "unsorted_packets")
+    )
     counts = (
         (damaged, "damaged place in the file", "damaged places in the file"),
         (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),
         (analysis.quality.truncated_packets, "packet truncated", "packets truncated"),
         (analysis.quality.missing_bytes, "byte missing", "bytes missing"),
         (analysis.quality.undecoded_bytes, "byte not decoded", "bytes not decoded"),
+        (unsorted, "packet out of the order of time", "packets out of the order of time"),
     )
     return [count(*flaw) for flaw in counts if flaw[0]]
 

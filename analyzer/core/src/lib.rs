@@ -13,6 +13,7 @@ pub mod http1;
 pub mod http2;
 pub mod limits;
 pub mod packet;
+pub mod packet_order;
 pub mod processes;
 pub mod rows;
 pub mod run;

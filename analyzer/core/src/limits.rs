@@ -37,6 +37,23 @@ pub const CAPTURE_RESYNC_RECORD_LENGTH: u32 = CAPTURE_PACKET_LENGTH + 64 * 1024;
 /// How far neighbouring records' times may lie apart before a record's header is doubted, in seconds: one day.
 pub const CAPTURE_TIME_JUMP_SECONDS: u32 = 86_400;
 
+/// How far before the latest packet a packet is put into the order of times, nanoseconds: 20 ms. Capture points that buffer
+/// packets by queue or interface hand them over within some milliseconds (heuristic).
+pub const SORTED_NS: i64 = 20_000_000;
+
+/// Packets that wait meanwhile: 20 ms of 3 million a second.
+pub const SORTED_PACKETS: usize = 65_536;
+
+/// Bytes of them: 20 ms of 25 Gbit/s.
+pub const SORTED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Packets with data of one direction of a connection, the last ones, of which it is looked whether a late packet acknowledges
+/// them.
+pub const SORTED_DATA: usize = 256;
+
+/// Packets with another place than in the file whose numbers are kept, 4 bytes each; those behind them are not sorted.
+pub const SORTED_NUMBERS: usize = 1 << 25;
+
 /// Damage entries kept; the rest are counted: a report shows a few, a ruined file has millions.
 pub const CAPTURE_DAMAGE_ENTRIES: usize = 100;
 

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use grpcdiag_core::capture_file::{self, CaptureReader, Source};
+use grpcdiag_core::capture_file::{self, Source};
 use grpcdiag_core::connection::{roles, set_up};
 use grpcdiag_core::grpc::{headers, protocol, repeats, status};
 use grpcdiag_core::http2::frame::header::FrameType;
@@ -17,6 +17,7 @@ use grpcdiag_core::http2::observe::implementation;
 use grpcdiag_core::limits;
 use grpcdiag_core::processes::path::PARTS;
 use grpcdiag_core::processes::states::STATES;
+use grpcdiag_core::run::in_order::{InOrder, Read};
 use grpcdiag_core::run::interval::finish_interval;
 use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::saved::Saved;
@@ -34,6 +35,7 @@ mod annotating;
 mod errors;
 mod key_logs;
 mod live;
+mod order;
 mod processes;
 mod results;
 mod scrubbing;
@@ -45,6 +47,7 @@ use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError, cannot_open};
 use key_logs::leading_secrets;
 use live::Live;
+use order::PacketOrder;
 use processes::{ProcessRecord, TracePages};
 use results::{capture, tables, taken, to_dict};
 use scrubbing::Scrubbing;
@@ -55,6 +58,7 @@ use writing::RowWriter;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Live>()?;
+    module.add_class::<PacketOrder>()?;
     module.add_class::<Scrubbing>()?;
     module.add_class::<Annotating>()?;
     module.add_class::<TracePages>()?;
@@ -119,8 +123,11 @@ struct Run {
 }
 
 struct Inner {
-    reader: CaptureReader,
+    packets: InOrder,
     pipeline: Option<Pipeline>,
+    /// How the pipeline was made.
+    options: Options,
+    keys: Arc<KeyLog>,
     spill: Option<Arc<Spill>>,
     /// Bytes that this process may take, as the operating system counts them.
     memory: Option<u64>,
@@ -130,7 +137,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, sampled=0, distributions=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, sampled=0, distributions=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None, order=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -157,6 +164,7 @@ impl Run {
         memory: Option<u64>,
         resumes: bool,
         saved: Option<Vec<u8>>,
+        order: Option<&PacketOrder>,
     ) -> PyResult<Self> {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
@@ -170,11 +178,13 @@ impl Run {
             keys.extend(&secrets);
         }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
-        let reader = py.detach(|| CaptureReader::open(sources)).map_err(cannot_open)?;
+        let takes_rows = frames || messages || packets || rpc_rows || resumes;
+        let before = saved.as_ref().map_or(0, Saved::packets_before);
+        let packets_in_order = py.detach(|| InOrder::open(sources, !takes_rows, before)).map_err(cannot_open)?;
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let spilled = spill.clone();
-        let selection = only.map(|ranges| select(ranges, lists_packets, most_frames));
+        let selection = only.map(|ranges| select(ranges, order, lists_packets, most_frames));
         let options = Options {
             frames,
             messages,
@@ -197,49 +207,30 @@ impl Run {
             spill: spilled,
         };
         let pipeline = match saved {
-            Some(saved) => Pipeline::resume(options, keys, saved),
-            None if resumes => Pipeline::resumable(options, keys),
-            None => Pipeline::with_keys(options, keys),
+            Some(saved) => Pipeline::resume(options.clone(), Arc::clone(&keys), saved),
+            None if resumes => Pipeline::resumable(options.clone(), Arc::clone(&keys)),
+            None => Pipeline::with_keys(options.clone(), Arc::clone(&keys)),
         };
-        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(pipeline), spill, memory }) })
+        let (packets, pipeline) = (packets_in_order, Some(pipeline));
+        Ok(Self { inner: Mutex::new(Inner { packets, pipeline, options, keys, spill, memory }) })
     }
 
     /// Reads up to `packets` packets; `False` at the end.
     fn step(&mut self, py: Python<'_>, packets: u32) -> PyResult<bool> {
-        let Inner { reader, pipeline, spill, memory } = self.inner();
-        let pipeline = pipeline.as_mut().ok_or_else(finished)?;
-        let more: Result<bool, String> = py.detach(|| {
-            let (mut left, before) = (packets, pipeline.packets_before);
-            while left > 0 {
-                within(*memory, pipeline)?;
-                let some = left.min(limits::MEMORY_PACKETS);
-                for _ in 0..some {
-                    match reader.next_packet() {
-                        Some(mut packet) => {
-                            packet.number = packet.number.saturating_add(before);
-                            pipeline.packet(&packet);
-                        }
-                        None => return Ok(false),
-                    }
-                }
-                left -= some;
-            }
-            Ok(true)
-        });
-        is_well(spill.as_deref())?;
-        more.map_err(MemoryLimitError::new_err)
+        let inner = self.inner();
+        py.detach(|| inner.step(packets))
     }
 
     /// Bytes read of the files as they are on disk.
     #[getter]
     fn bytes_read(&self) -> u64 {
-        self.lock().reader.bytes_read()
+        self.lock().packets.reader().bytes_read()
     }
 
     /// Bytes of all files together; `None` for standard input.
     #[getter]
     fn bytes_total(&self) -> Option<u64> {
-        self.lock().reader.bytes_total()
+        self.lock().packets.reader().bytes_total()
     }
 
     /// The earliest time of the packets read so far; `None` before the first, and after `finish`.
@@ -256,46 +247,54 @@ impl Run {
             "packets" => Stream::Packets,
             _ => return Err(PyValueError::new_err(format!("no table {table:?} can be taken while the run goes on"))),
         };
-        to_dict(py, self.inner().pipeline.as_mut().ok_or_else(finished)?.rows().take_stream(table))
+        let Inner { packets, pipeline, .. } = self.inner();
+        let rows = pipeline.as_mut().ok_or_else(finished)?.rows().take_stream(table);
+        to_dict(py, rows, packets.numbers())
     }
 
     /// Takes the rows of RPCs out of which nothing more comes, up to the first of which something may, as far as they
     /// are `least`; with more than `most` rows behind it that one is taken too, and given again when it is complete.
     /// Gives what was taken so far, in order; what another thread takes meanwhile comes with a later call, or at the end.
     fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let pipeline = self.inner().pipeline.as_mut().ok_or_else(finished)?;
+        let Inner { packets, pipeline, .. } = self.inner();
+        let pipeline = pipeline.as_mut().ok_or_else(finished)?;
         let found = py.detach(|| pipeline.take_rpcs(Due { least, most }));
-        found.into_iter().map(|found| taken(py, found)).collect()
+        found.into_iter().map(|found| taken(py, found, packets.numbers())).collect()
     }
 
     /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
-        let damage = self.inner().reader.info().last_damage();
+        let Inner { packets, pipeline, spill, .. } = self.inner();
+        let mut pipeline = pipeline.take().ok_or_else(finished)?;
+        let damage = packets.info().last_damage();
         let (left, (end, cx, counts)) = py.detach(|| (pipeline.taken_rpcs(), pipeline.finish_damaged(damage)));
         let result = PyDict::new(py);
-        let left: Vec<_> = left.into_iter().map(|found| taken(py, found)).collect::<PyResult<_>>()?;
+        let numbers = packets.numbers();
+        let left: Vec<_> = left.into_iter().map(|found| taken(py, found, numbers)).collect::<PyResult<_>>()?;
         result.set_item("taken", left)?;
-        result.set_item("capture", capture(py, self.inner().reader.info(), &counts)?)?;
-        tables(py, &result, end, cx)?;
-        is_well(self.inner().spill.as_deref())?;
+        result.set_item("capture", capture(py, packets.info(), &counts, packets.sorter())?)?;
+        tables(py, &result, end, cx, numbers)?;
+        result.set_item("order", Py::new(py, PacketOrder(packets.take_numbers()))?)?;
+        is_well(spill.as_deref())?;
         Ok(result)
     }
 
     /// Ends a run behind which others may come: what `finish` gives, the same of what is open at the end alone, and what
     /// another run goes on with; `None` if that cannot be saved. `places` has the numbers of connections by those before.
     fn finish_file<'py>(&mut self, py: Python<'py>) -> PyResult<FileEnd<'py>> {
-        let mut pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
-        let damage = self.inner().reader.info().last_damage();
+        let Inner { packets, pipeline, .. } = self.inner();
+        let mut pipeline = pipeline.take().ok_or_else(finished)?;
+        let damage = packets.info().last_damage();
         let (places, reports, saved) = py.detach(|| {
             let mut interval = pipeline.cut_file(damage);
             let places = std::mem::take(&mut interval.places);
             (places, finish_interval(interval), pipeline.save())
         });
+        let numbers = packets.numbers();
         let [all, open] = reports.map(|(end, cx, counts)| {
             let result = PyDict::new(py);
-            result.set_item("capture", capture(py, self.lock().reader.info(), &counts)?)?;
-            tables(py, &result, end, cx)?;
+            result.set_item("capture", capture(py, packets.info(), &counts, packets.sorter())?)?;
+            tables(py, &result, end, cx, numbers)?;
             Ok::<_, PyErr>(result)
         });
         let all = all?;
@@ -314,9 +313,36 @@ impl Run {
     }
 }
 
+impl Inner {
+    fn step(&mut self, packets: u32) -> PyResult<bool> {
+        let mut left = packets;
+        while left > 0 {
+            let pipeline = self.pipeline.as_mut().ok_or_else(finished)?;
+            within(self.memory, pipeline).map_err(MemoryLimitError::new_err)?;
+            let some = left.min(limits::MEMORY_PACKETS);
+            match self.packets.read(some, pipeline).map_err(cannot_open)? {
+                Read::More => left -= some,
+                Read::End => return is_well(self.spill.as_deref()).map(|()| false),
+                Read::Again => self.begin_again(),
+            }
+        }
+        is_well(self.spill.as_deref()).map(|()| true)
+    }
+
+    /// Forgets what was read.
+    fn begin_again(&mut self) {
+        self.pipeline = None; // before the next one takes memory
+        self.pipeline = Some(Pipeline::with_keys(self.options.clone(), Arc::clone(&self.keys)));
+    }
+}
+
 /// What of some connections is wanted; those beyond the limit on connections have no rows.
-fn select(ranges: Vec<Wanted>, lists_packets: bool, most_frames: usize) -> RowSelection {
+fn select(mut ranges: Vec<Wanted>, order: Option<&PacketOrder>, lists_packets: bool, most_frames: usize) -> RowSelection {
     let mut selection = RowSelection::new(lists_packets, most_frames);
+    if let Some(PacketOrder(numbers)) = order {
+        numbers.cover(ranges.iter_mut().map(|(_, packets, ..)| packets));
+        ranges.sort_by_key(|&(connection, [first, _], ..)| (connection, first));
+    }
     let kept = ranges.into_iter().filter(|&(connection, ..)| (connection as usize) < limits::CONNECTIONS);
     kept.for_each(|(connection, packets, times, stream)| selection.add(connection, Range { packets, times, stream }));
     selection

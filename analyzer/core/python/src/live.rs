@@ -75,8 +75,8 @@ impl Live {
         result.set_item("begin_ns", window.begin.or(window.counts.first_time_ns))?;
         result.set_item("end_ns", window.end)?;
         result.set_item("missing", window.missing)?;
-        result.set_item("capture", capture(py, &window.info, &window.counts)?)?;
-        tables(py, &result, window.finished, window.cx)?;
+        result.set_item("capture", capture(py, &window.info, &window.counts, None)?)?;
+        tables(py, &result, window.finished, window.cx, None)?;
         Ok(Some(result))
     }
 

@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyList};
 use std::collections::HashMap;
 
 use grpcdiag_core::capture_file::CaptureInfo;
+use grpcdiag_core::packet_order::{Numbers, Sorter};
 use grpcdiag_core::run::order_rows::sampled;
 use grpcdiag_core::run::pipeline::{CaptureCounts, Finished};
 use grpcdiag_core::store::budget::{Budget, CAUSES};
@@ -23,37 +24,52 @@ pub(super) use put;
 
 /// The same for tables, whose columns are taken.
 macro_rules! put_tables {
-    ($dict:expr, $of:expr; $($table:ident),+) => {
-        $($dict.set_item(stringify!($table), to_dict($dict.py(), $of.$table.take_columns())?)?;)+
+    ($dict:expr, $of:expr, $numbers:expr; $($table:ident),+) => {
+        $($dict.set_item(stringify!($table), to_dict($dict.py(), $of.$table.take_columns(), $numbers)?)?;)+
     };
 }
 
 /// Columns of RPCs with `deadlines` and `budgets`.
-fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
-    let dict = to_dict(py, rows.columns)?;
+fn rpc_rows<'py>(py: Python<'py>, rows: Rows, numbers: Option<&Numbers>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = to_dict(py, rows.columns, numbers)?;
     dict.set_item("deadlines", rows.deadlines.into_pyarray(py))?;
     dict.set_item("budgets", budgets(py, rows.budgets)?)?;
     Ok(dict)
 }
 
 /// What was taken at one time: `rows`; `settled`, with the `numbers` that its rows had among all; `methods`; `errors`.
-pub(super) fn taken(py: Python<'_>, taken: Taken) -> PyResult<Bound<'_, PyDict>> {
+pub(super) fn taken<'py>(py: Python<'py>, taken: Taken, numbers: Option<&Numbers>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     put!(dict, taken; methods, errors);
-    dict.set_item("rows", rpc_rows(py, taken.rows)?)?;
-    dict.set_item("settled", settled(py, taken.settled)?)?;
+    dict.set_item("rows", rpc_rows(py, taken.rows, numbers)?)?;
+    dict.set_item("settled", settled(py, taken.settled, numbers)?)?;
     Ok(dict)
 }
 
-fn settled(py: Python<'_>, (numbers, rows): (Vec<u32>, Rows)) -> PyResult<Bound<'_, PyDict>> {
-    let dict = rpc_rows(py, rows)?;
-    dict.set_item("numbers", numbers.into_pyarray(py))?;
+fn settled<'py>(
+    py: Python<'py>,
+    (rpcs, rows): (Vec<u32>, Rows),
+    numbers: Option<&Numbers>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = rpc_rows(py, rows, numbers)?;
+    dict.set_item("numbers", rpcs.into_pyarray(py))?;
     Ok(dict)
 }
 
-pub(super) fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> PyResult<Bound<'py, PyDict>> {
+/// Columns by name. Packets have their numbers in the file.
+pub(super) fn to_dict<'py>(
+    py: Python<'py>,
+    columns: Vec<(&'static str, Column)>,
+    numbers: Option<&Numbers>,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    for (name, column) in columns {
+    let numbers = numbers.filter(|numbers| !numbers.is_empty());
+    for (name, mut column) in columns {
+        if let (Column::U32(cells), Some(numbers)) = (&mut column, numbers)
+            && is_of_packets(name)
+        {
+            number_packets(cells, numbers);
+        }
         match column {
             Column::I64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
             Column::U64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
@@ -65,13 +81,30 @@ pub(super) fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>
     Ok(dict)
 }
 
-pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx: Context) -> PyResult<()> {
-    put_tables!(result, end; connections);
+/// Whether a column has numbers of packets: `late_packets` has counts.
+fn is_of_packets(name: &str) -> bool {
+    name == "packet" || name.ends_with("_packet")
+}
+
+fn number_packets(cells: &mut [u32], numbers: &Numbers) {
+    for cell in cells {
+        *cell = numbers.number(*cell);
+    }
+}
+
+pub(super) fn tables(
+    py: Python<'_>,
+    result: &Bound<'_, PyDict>,
+    mut end: Finished,
+    mut cx: Context,
+    numbers: Option<&Numbers>,
+) -> PyResult<()> {
+    put_tables!(result, end, numbers; connections);
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
     result.set_item("lookup_names", end.lookup_names)?;
     cx.emitted.settle_all();
-    result.set_item("settled", settled(py, cx.emitted.take_settled())?)?;
+    result.set_item("settled", settled(py, cx.emitted.take_settled(), numbers)?)?;
     result.set_item("renumbered", std::mem::take(&mut cx.emitted.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
@@ -81,16 +114,19 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     let sampled: Vec<u8> = sampled(&cx).into_iter().map(u8::from).collect();
     result.set_item("sampled", sampled.into_pyarray(py))?;
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
-    result.set_item("rpcs", to_dict(py, rpcs)?)?;
-    put_tables!(result, end; directions, turns, setups, lookups, lookup_addresses, icmp_errors);
-    put_tables!(result, cx; waits, record_waits, records, idles, stalls, unanswered, undelivered, closings, open_rpcs);
-    put_tables!(result, cx; pings, goaways, delays, other_requests, queues, failures, repeats, connection_methods, acts);
-    put_tables!(result, cx; frames, messages, packets);
-    result.set_item("in_flight", to_dict(py, cx.selected.in_flight.take_columns())?)?;
+    result.set_item("rpcs", to_dict(py, rpcs, numbers)?)?;
+    put_tables!(result, end, numbers; directions, turns, setups, lookups, lookup_addresses, icmp_errors);
+    put_tables!(result, cx, numbers; waits, record_waits, records, idles, stalls, unanswered, undelivered, closings);
+    put_tables!(result, cx, numbers; open_rpcs, connection_methods, acts);
+    put_tables!(result, cx, numbers; pings, goaways, delays, other_requests, queues, failures, repeats);
+    put_tables!(result, cx, numbers; frames, messages, packets);
+    result.set_item("in_flight", to_dict(py, cx.selected.in_flight.take_columns(), None)?)?;
     let lengths: Vec<usize> = cx.selected.packets.iter().map(Vec::len).collect();
-    result.set_item("listed_packets", (lengths.into_pyarray(py), cx.selected.packets.concat().into_pyarray(py)))?;
+    let mut listed = cx.selected.packets.concat();
+    numbers.into_iter().for_each(|numbers| number_packets(&mut listed, numbers));
+    result.set_item("listed_packets", (lengths.into_pyarray(py), listed.into_pyarray(py)))?;
     put!(result, cx; goaway_reasons, acts_left_out);
-    result.set_item("problems", problems(py, &mut cx.problems)?)?;
+    result.set_item("problems", problems(py, &mut cx.problems, numbers)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;
     result.set_item("paths", cx.strings.methods_from(0))?;
     result.set_item("agents", cx.strings.agents.texts())?;
@@ -109,8 +145,8 @@ fn budgets(py: Python<'_>, rows: Vec<Budget>) -> PyResult<Bound<'_, PyAny>> {
     Ok(cells.into_pyarray(py).reshape(shape)?.into_any())
 }
 
-fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, PyDict>> {
-    let dict = to_dict(py, log.rows.take_columns())?;
+fn problems<'py>(py: Python<'py>, log: &mut ProblemLog, numbers: Option<&Numbers>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = to_dict(py, log.rows.take_columns(), numbers)?;
     put!(dict, log; kinds, counts);
     Ok(dict)
 }
@@ -203,6 +239,7 @@ pub(super) fn capture<'py>(
     py: Python<'py>,
     info: &CaptureInfo,
     counts: &CaptureCounts,
+    sorter: Option<&Sorter>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let files = PyList::empty(py);
@@ -228,7 +265,13 @@ pub(super) fn capture<'py>(
     dict.set_item("interfaces", info.interfaces.len())?;
     dict.set_item("dropped_packets", info.dropped_packets())?;
     dict.set_item("secrets", info.secrets.len())?;
+    dict.set_item("sorted_packets", sorter.map_or(0, |sorter| sorter.moved))?;
+    dict.set_item("contradicted_times", sorter.map_or(0, |sorter| sorter.contradicted))?;
+    dict.set_item("too_late_packets", sorter.map_or(Vec::new(), |sorter| sorter.too_late.clone()))?;
     add_counts(&dict, counts)?;
+    let number = |packet| sorter.map_or(packet, |sorter| sorter.numbers.number(packet));
+    let steps: Vec<_> = counts.clock_steps.iter().map(|step| (number(step.packet), step.ns)).collect();
+    dict.set_item("clock_steps", steps)?;
     Ok(dict)
 }
 
@@ -241,7 +284,5 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     dict.set_item("malformed_packets", counts.malformed)?;
     dict.set_item("truncated_packets", counts.truncated)?;
     dict.set_item("unsupported_link_packets", counts.unsupported_link)?;
-    dict.set_item("tunnelled_packets", counts.tunnelled)?;
-    let steps: Vec<_> = counts.clock_steps.iter().map(|step| (step.packet, step.ns)).collect();
-    dict.set_item("clock_steps", steps)
+    dict.set_item("tunnelled_packets", counts.tunnelled)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::capture_file::{CaptureInfo, CaptureReader, OpenError, Packet, Source};
 use crate::limits;
+use crate::packet_order::Sorter;
 use crate::store::context::Context;
 use crate::store::options::Options;
 use crate::tls::KeyLog;
@@ -34,12 +35,16 @@ struct State {
     options: Options,
     keys: Arc<KeyLog>,
     pipeline: Pipeline,
+    /// Packets wait until no earlier one can come.
+    sorter: Sorter,
     intervals: VecDeque<Arc<Interval>>,
     /// Pieces that are kept, if there is room.
     history: usize,
     /// Cuts so far, and when the last interval ended that is not kept any more.
     cuts: usize,
     before: Option<i64>,
+    /// Packets that have come.
+    come: u64,
     /// Packets read, and the number of the last one, which begins anew before it has no room.
     packets: u64,
     number: u32,
@@ -126,10 +131,12 @@ impl Live {
             pipeline: Pipeline::live(options.clone(), Arc::clone(&keys)),
             options,
             keys,
+            sorter: Sorter::of_stream(),
             intervals: VecDeque::new(),
             history: history.max(1),
             cuts: 0,
             before: None,
+            come: 0,
             packets: 0,
             number: 0,
             until: Some(i64::MIN),
@@ -151,7 +158,7 @@ impl Live {
         Ok(Self { shared, thread })
     }
 
-    /// Lets packets before `until` be read, or all, and waits for so long that they are, or the stream is over. Says whether
+    /// Lets packets before `until` be read, or all, also those that wait for late ones if none comes meanwhile, and waits for so long that they are, or the stream is over. Says whether
     /// either came, and whether the stream goes on.
     ///
     /// # Errors
@@ -163,14 +170,19 @@ impl Live {
             (state.until, state.has_later) = (until, false);
             self.shared.changed.notify_all();
         }
+        let come = state.come;
         loop {
             if let Some(error) = state.error.take() {
                 return Err(LiveError::Open(error));
             }
             if self.thread.is_finished() && !state.is_over {
-                return Err(LiveError::Reader { packet: state.packets });
+                return Err(LiveError::Reader { packet: state.come });
             }
             let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && state.come == come {
+                state.deliver_before(until.unwrap_or(i64::MAX)); // the stream stalls: none that is late will come
+                state.has_later = state.sorter.first().is_some();
+            }
             if state.is_over || state.has_later || left.is_zero() {
                 return Ok((state.is_over || state.has_later, !state.is_over));
             }
@@ -189,6 +201,7 @@ impl Live {
         state.is_cut = state.is_over;
         state.info_is_old = true;
         let damage = state.info.last_damage();
+        state.deliver_before(end);
         let interval = if state.is_over { state.pipeline.cut_last(damage) } else { state.pipeline.cut(end) };
         state.keep(interval);
     }
@@ -198,7 +211,8 @@ impl Live {
         let (kept, info, forgotten, wanted) = {
             let state = self.shared.lock();
             let wanted = intervals.clamp(1, state.history).min(state.cuts);
-            (state.intervals.iter().map(Arc::clone).collect::<Vec<_>>(), state.info.clone(), state.before, wanted)
+            let kept: Vec<_> = state.intervals.iter().map(Arc::clone).collect();
+            (kept, state.info.clone(), state.before, wanted)
         };
         let (before, some) = kept.split_at(kept.len().saturating_sub(wanted));
         let (finished, cx, counts) = join_intervals(some.iter().map(Arc::as_ref))?;
@@ -246,32 +260,57 @@ impl Shared {
         };
         while let Some(packet) = reader.next_packet() {
             let mut state = self.lock();
-            while state.until.is_some_and(|until| packet.time_ns >= until) && !state.is_stopped {
-                state.has_later = true;
-                self.changed.notify_all();
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if state.is_stopped {
+            state.come += 1;
+            state.sorter.push(&packet);
+            if !self.deliver(state) {
                 return;
             }
-            state.packet(&packet);
+            let mut state = self.lock();
             if state.info_is_old {
                 state.info = reader.info().clone();
                 state.info_is_old = false;
             }
         }
-        self.lock().info = reader.info().clone();
+        let mut state = self.lock();
+        state.info = reader.info().clone();
+        state.sorter.end();
+        self.deliver(state);
+    }
+
+    /// Reads the packets that are due, as soon as they may be read; false if nobody needs more.
+    fn deliver(&self, mut state: MutexGuard<'_, State>) -> bool {
+        while let Some(time) = state.sorter.due() {
+            if state.until.is_some_and(|until| time >= until) && !state.is_stopped {
+                state.has_later = true;
+                self.changed.notify_all();
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else if state.is_stopped {
+                return false;
+            } else {
+                state.deliver();
+            }
+        }
+        !state.is_stopped
     }
 }
 
 impl State {
-    fn packet(&mut self, packet: &Packet<'_>) {
+    /// Reads the next packet.
+    fn deliver(&mut self) {
         if self.number >= limits::LIVE_PACKETS {
             self.begin_anew();
         }
+        let Some(packet) = self.sorter.give() else { return };
         self.number += 1;
         self.packets += 1;
-        self.pipeline.packet(&Packet { number: self.number, ..*packet });
+        self.pipeline.packet(&Packet { number: self.number, ..packet });
+    }
+
+    /// Reads the packets before a time, up to which no packet is missing.
+    fn deliver_before(&mut self, end: i64) {
+        while self.sorter.first().is_some_and(|time| time < end) {
+            self.deliver();
+        }
     }
 
     /// There is no room for further numbers of packets: what comes is read as another capture.

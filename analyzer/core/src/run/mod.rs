@@ -5,6 +5,7 @@ mod batch;
 pub mod connection_opening;
 mod finished;
 pub mod icmp_errors;
+pub mod in_order;
 pub mod interval;
 mod join_rows;
 pub mod live;

@@ -92,6 +92,11 @@ impl Pipeline {
 }
 
 impl Saved {
+    /// Packets of the captures before.
+    pub fn packets_before(&self) -> u32 {
+        self.packets_before
+    }
+
     /// Reads what was saved. Damage shows by a checksum; of what has the right one, see [`crate::state_fields`].
     ///
     /// # Errors
