@@ -15,7 +15,7 @@ from .detectors import ABOUTS, DETECTORS
 from .facts.set_up import measure_setup
 from .model.analysis import Analysis
 from .model.detector import About
-from .model.finding import Finding, Skipped
+from .model.finding import Finding, Skipped, sort_findings
 from .summary import figures, tls, verdict
 from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
@@ -133,6 +133,15 @@ def of_tables(
     seen = tables.processes
     findings, skipped = _detect(tables, sidecar, part, legs)
     budget, totals = figures.all_budget(tables), figures.totals(tables)
+    chosen = verdict.choose_verdict(
+        findings,
+        budget,
+        ABOUTS,
+        totals,
+        calls=figures.summarize_calls(tables),
+        hops=hops,
+        fault=legs.faults[0].text if legs and legs.faults else "",
+    )
     return Analysis(
         version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
@@ -142,19 +151,11 @@ def of_tables(
         traffic=figures.traffic(tables),
         budget=split_budget(budget, seen),
         setup_ns=measure_setup(tables),
-        verdict=verdict.choose_verdict(
-            findings,
-            budget,
-            ABOUTS,
-            totals,
-            calls=figures.summarize_calls(tables),
-            hops=hops,
-            fault=legs.faults[0].text if legs and legs.faults else "",
-        ),
+        verdict=chosen,
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
         processes=describe_processes(seen) if seen else (),
-        findings=findings,
+        findings=sort_findings(findings, chosen.finding),
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
@@ -186,6 +187,9 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
         answers += encrypted.detect(tables, mine)
     findings = verdict.link_findings([answer for answer in answers if isinstance(answer, Finding)], ABOUTS)
     reason = f"No gRPC traffic was found: {figures.why_no_grpc(tables)}."
+    chosen = (
+        tls.write_verdict(unread, findings, ABOUTS) if mine else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
+    )
     return Analysis(
         version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
@@ -194,14 +198,10 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
         totals=figures.totals(tables),
         traffic=figures.traffic(tables),
         budget={},
-        verdict=(
-            tls.write_verdict(unread, findings, ABOUTS)
-            if mine
-            else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
-        ),
+        verdict=chosen,
         connections=figures.connection_facts(tables, undecided=True),
         methods=(),
-        findings=findings,
+        findings=sort_findings(findings, chosen.finding),
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
         recording=None,
         other_requests=list_other_requests(tables),

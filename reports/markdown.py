@@ -6,7 +6,7 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
-from ..analyzer.model.finding import Finding, Remedy
+from ..analyzer.model.finding import Finding, Remedy, rank_cost
 from ..analyzer.model.text import count, duration, list_first, size, utc
 from .shared import client, hops, two_captures
 from .shared.causes import describe_setup, explain_causes
@@ -19,7 +19,6 @@ from .shared.quality import (
     list_implementations,
     list_not_judged,
     list_vantages,
-    rank_cost,
 )
 from .shared.sentences import (
     MOST_PATHS,

@@ -322,7 +322,7 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     methods: tuple[MethodFacts, ...]
     """The one with the most RPC time first."""
     findings: tuple[Finding, ...]
-    """The one that lost the most time first."""
+    """The verdict's first, then by the time that they lost, those of severity `info` last."""
     skipped: tuple[Skipped, ...]
     recording: RecordingFacts | None
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""

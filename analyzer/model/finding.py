@@ -1,6 +1,6 @@
 """Results of a detector: a finding with the packets that prove it, or why it cannot tell."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -94,6 +94,18 @@ class Finding(Struct, frozen=True, kw_only=True):
         if (self.lost_ns is None) != (self.share is None):
             raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
         force_setattr(self, "display_filter", packet_filter(item.packet for item in self.evidence))
+
+
+def rank_cost(finding: Finding) -> tuple[int, int, bool]:
+    """Rank findings by lost time, then by severity; a part of another finding follows it."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
+
+
+def sort_findings(findings: Sequence[Finding], verdict: str | None) -> tuple[Finding, ...]:
+    """Sort findings as reports list them: the verdict's first, and those of severity `info` last, as they are."""
+    main, info = [f for f in findings if f.id == verdict][:1], [f for f in findings if f.severity == "info"]
+    grave = sorted((f for f in findings if f.severity != "info"), key=rank_cost)
+    return (*main, *(f for f in (*grave, *info) if f not in main))
 
 
 class Skipped(Struct, frozen=True):

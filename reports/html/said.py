@@ -6,12 +6,12 @@ from typing import Any
 
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
-from ...analyzer.model.finding import Evidence, Finding
+from ...analyzer.model.finding import Evidence, Finding, rank_cost
 from ...analyzer.model.text import duration, format_number, list_first, safe, utc
 from ...analyzer.model.thresholds import HIDDEN_SHARE
 from ...analyzer.views.page_data import PageData
 from ...analyzer.views.pictures import Picture
-from ..shared.quality import find_main, judge_verdict, rank_cost
+from ..shared.quality import find_main, judge_verdict
 from ..shared.sentences import describe_cost, name_status
 
 MOST_TEXT = 4_000

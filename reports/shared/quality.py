@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
-from ...analyzer.model.finding import SEVERITIES, Finding, Severity
+from ...analyzer.model.finding import Finding, Severity
 from ...analyzer.model.text import count, duration, utc
 
 PLACES = {
@@ -24,11 +24,6 @@ def judge_verdict(analysis: Analysis) -> Severity | None:
     """Find the severity of the verdict: its finding's, or a warning about a proxy; None without a problem."""
     finding = find_main(analysis)
     return finding.severity if finding else analysis.verdict.severity
-
-
-def rank_cost(finding: Finding) -> tuple[int, int, bool]:
-    """Rank findings by lost time, then by severity; a part of another finding follows it."""
-    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
 def list_flaws(analysis: Analysis) -> list[str]:

@@ -25,7 +25,7 @@ TABLES: Mapping[str, str] = {
     "packets": "one row per TCP packet",
     "waits": "one row per blocked interval: a side had bytes left to send and sent none",
     "methods": "one row per method",
-    "findings": "one row per finding, the one that lost the most time first",
+    "findings": "one row per finding, the verdict's first, then by the time that they lost",
     "evidence": "one row per packet that shows a finding",
     "problems": "one row per decoding problem, up to a limit of rows",
     "columns": "one row per column of the other tables",

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
-from ...analyzer.model.finding import Evidence, Finding, Remedy
+from ...analyzer.model.finding import Evidence, Finding, Remedy, rank_cost
 from ...analyzer.model.text import count, duration, list_first, packet_filter, safe, utc
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
-from ..shared.quality import find_main, rank_cost
+from ..shared.quality import find_main
 from ..shared.sentences import describe_cost
 
 MOST_EVIDENCE = 4

@@ -9,7 +9,7 @@ import pytest
 from grpcdiag.analyzer.analysis import ABOUTS
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.budget import CAUSES
-from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope
+from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope, sort_findings
 from grpcdiag.analyzer.model.text import capitalise
 from grpcdiag.analyzer.summary.verdict import choose_verdict, link_findings
 
@@ -198,6 +198,13 @@ def test_a_clean_verdict_still_tells_what_costs_time() -> None:
     )
     little = finding("initial-congestion-window", severity="info", share=0.01)
     assert choose_verdict([little], {"network": 100}, ABOUTS).text.startswith("No transport problem was found")
+
+
+def test_the_findings_of_a_report_begin_with_the_verdicts() -> None:
+    costly, failed = finding("loss-recovery"), finding("rpc-errors", lost_ns=None, share=None)
+    main, remark = finding("connection-churn", severity="info"), finding("ping-storm", severity="info")
+    assert sort_findings([remark, failed, costly, main], main.id) == (main, costly, failed, remark)
+    assert sort_findings([remark, failed, costly, main], None) == (costly, failed, remark, main)
 
 
 def test_sentences_that_begin_with_a_host_begin_with_a_capital() -> None:
