@@ -188,7 +188,9 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
     findings = verdict.link_findings([answer for answer in answers if isinstance(answer, Finding)], ABOUTS)
     reason = f"No gRPC traffic was found: {figures.why_no_grpc(tables)}."
     chosen = (
-        tls.write_verdict(unread, findings, ABOUTS) if mine else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
+        tls.write_verdict(unread, findings, ABOUTS)
+        if mine
+        else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
     )
     return Analysis(
         version=_core.__version__,

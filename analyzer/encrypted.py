@@ -20,6 +20,7 @@ from .detectors import slow_start_after_idle as restart
 from .detectors import synchronised_stall as stop
 from .facts import congestion, hosts, ratings
 from .facts.evidence import EXAMPLES
+from .facts.groups import Case, Group, put_together
 from .facts.stalls import Stalls, find_scope, list_blocked, rate_confidence, show_interval, sort_longest, sum_by_end
 from .model.budget import CAUSES
 from .model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
@@ -223,43 +224,62 @@ def find_connection_churn(tables: Tables, connections: Sequence[int]) -> Iterato
     rows, finished = rows[whole], finished[whole]
     setup = np.zeros(len(table.rpcs), dtype=np.int64)
     setup[rows] = np.maximum(finished - table.opened_time_ns[rows], 0)
-    for group in churn.group_by_pair(tables, rows) if len(rows) else ():
-        at_once = churn.count_open_at_once(tables, group, limits)
-        if not at_once or turns[group].mean() > limits.few_rpcs:
+    cases = list[Case[_Churn]]()
+    for pair in churn.group_by_pair(tables, rows) if len(rows) else ():
+        at_once = churn.count_open_at_once(tables, pair, limits)
+        if not at_once or turns[pair].mean() > limits.few_rpcs:
             continue
-        life = total_ns(table.closed_time_ns[group] - table.opened_time_ns[group])
-        share = total_ns(setup[group]) / max(1, life)
-        if share >= limits.told_share:
-            yield _make_churn_finding(tables, group, at_once, setup[group], float(turns[group].mean()), share)
+        life = total_ns(table.closed_time_ns[pair] - table.opened_time_ns[pair])
+        if total_ns(setup[pair]) >= limits.told_share * max(1, life):
+            fact = _Churn(pair, at_once, setup[pair], turns[pair], life)
+            cases.append(Case(fact, tuple(pair.tolist()), 0, total_ns(setup[pair])))
+    yield from put_together(tables, cases, lambda group: _make_churn_finding(tables, group))
 
 
-def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, turns: float, share: float) -> Finding:
-    table, first = tables.connections, int(group[0])
-    client, server = hosts.host(tables, first, 0), hosts.host(tables, first, 1)
+class _Churn(Struct, frozen=True, eq=False):
+    """TLS connections between two hosts, one after the other; columns of equal length."""
+
+    connections: Ints
+    at_once: int
+    setup_ns: Ints
+    turns: Ints
+    """Responses."""
+    life_ns: int
+    """How long they were open in all."""
+
+
+def _make_churn_finding(tables: Tables, group: Group[_Churn]) -> Finding:
+    table, on = tables.connections, group.connections
+    setup = np.concatenate([one.setup_ns for one in group.facts])
+    each = float(np.concatenate([one.turns for one in group.facts]).mean())
+    at_once = max(one.at_once for one in group.facts)
+    share = total_ns(setup) / max(1, sum(one.life_ns for one in group.facts))
     took = duration(float(np.median(setup)))
     words = (
-        f"{client} opened {len(group):,} TLS connections to {server}, at most {at_once} at once, for {turns:.1f} "
+        f"{group.who} opened {len(on):,} TLS connections to {group.peers}, at most {at_once} at once, for {each:.1f} "
         f"responses each. Each took {took} from its SYN to the end of the TLS handshake, {share:.0%} of the time that "
         "they were open."
     )
+    moments = group.limit_moments()
     evidence = (
         Evidence(
             int(table.first_packet[row]),
             int(table.opened_time_ns[row]),
             f"SYN of {tables.client(row)}: connection {row}, whose handshakes take {duration(float(ns))}",
         )
-        for row, ns in list(zip(group.tolist(), setup.tolist(), strict=True))[:EXAMPLES]
+        for one in group.shown
+        for row, ns in zip(one.connections[:moments].tolist(), one.setup_ns[:moments].tolist(), strict=True)
     )
     return Finding(
         id=churn.ID,
-        title=f"{len(group):,} TLS connections one after the other, for {turns:.1f} responses each",
+        title=f"{len(on):,} TLS connections one after the other, for {each:.1f} responses each",
         severity="warning" if share >= churn.Limits().warning_share else "info",
         confidence="low",
-        scope=Scope(tuple(group.tolist()), ()),
+        scope=Scope(on, ()),
         metrics={
-            "connections": len(group),
+            "connections": len(on),
             "open_at_once": at_once,
-            "answers_per_connection": turns,
+            "answers_per_connection": each,
             "setup_p50_ns": int(np.median(setup)),
             "setup_ns": total_ns(setup),
             "setup_share_of_life": round(share, 5),
@@ -269,7 +289,7 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         remedies=churn.REMEDIES,
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
-            f"{client} opened {len(group):,} TLS connections for {turns:.1f} responses each, and setting them up took "
+            f"{group.who} opened {len(on):,} TLS connections for {each:.1f} responses each, and setting them up took "
             f"{share:.0%} of the time they were open: create one channel and keep it."
         ),
     )
@@ -287,10 +307,12 @@ def find_synchronised_stall(tables: Tables, connections: Sequence[int]) -> Itera
     silent = r.longest_answer_ns[mine] >= np.maximum(limits.long_ns, limits.factor * mean)
     resent = (c.retransmitted_packets > c.needless_retransmissions) | (c.retransmission_timeouts > 0)
     silent &= (r.answers[mine] >= churn.Limits().few_rpcs) & ~resent[r.connection[mine]]
-    for group in group_rows(c.server_ip[r.connection[mine]]).values() if len(mine) else ():
-        rows = mine[group[silent[group]]]
-        if len(rows) >= limits.few_rpcs and _goes_on_at_once(tables, mine[group], rows, limits):
-            yield _make_stall_finding(tables, rows)
+    cases = list[Case[Ints]]()
+    for places in group_rows(c.server_ip[r.connection[mine]]).values() if len(mine) else ():
+        rows = mine[places[silent[places]]]
+        if len(rows) >= limits.few_rpcs and _goes_on_at_once(tables, mine[places], rows, limits):
+            cases.append(Case(rows, tuple(sorted(r.connection[rows].tolist())), 1, len(rows)))
+    yield from put_together(tables, cases, lambda group: _make_stall_finding(tables, group))
 
 
 def _goes_on_at_once(tables: Tables, every: Ints, rows: Ints, limits: stop.Limits) -> bool:
@@ -306,14 +328,16 @@ def _goes_on_at_once(tables: Tables, every: Ints, rows: Ints, limits: stop.Limit
     return alone and soon and apart >= limits.apart_ns
 
 
-def _make_stall_finding(tables: Tables, rows: Ints) -> Finding:
-    r = tables.records
-    on = tuple(sorted(r.connection[rows].tolist()))
-    server, length = hosts.host(tables, on[0], 1), duration(float(np.median(r.longest_answer_ns[rows])))
-    stopped = f"{server} sent nothing on {len(on):,} TLS connections for {length}, and then on all of them at once"
+def _make_stall_finding(tables: Tables, group: Group[Ints]) -> Finding:
+    r, on, server = tables.records, group.connections, group.who
+    lengths = r.longest_answer_ns[np.concatenate(group.facts)]
+    length = duration(float(np.median(lengths)))
+    at_once = "on all of them at once" if len(group.facts) == 1 else "each on all of them at once"
+    stopped = f"{server} sent nothing on {len(on):,} TLS connections for {length}, and then {at_once}"
     evidence = [
         item
-        for row in rows[:EXAMPLES].tolist()
+        for rows in group.shown
+        for row in rows[: group.limit_moments()].tolist()
         for item in (
             Evidence(
                 int(r.answer_from_packet[row]),
@@ -323,7 +347,7 @@ def _make_stall_finding(tables: Tables, rows: Ints) -> Finding:
             Evidence(
                 int(r.answer_to_packet[row]),
                 int(r.answer_time_ns[row] + r.longest_answer_ns[row]),
-                f"the next record of {server}",
+                f"the next record of {hosts.host(tables, int(r.connection[row]), 1)}",
             ),
         )
     ]
@@ -333,7 +357,7 @@ def _make_stall_finding(tables: Tables, rows: Ints) -> Finding:
         severity="warning",
         confidence="low",
         scope=Scope(on, ()),
-        metrics={"connections": len(on), "median_stall_ns": int(np.median(r.longest_answer_ns[rows]))},
+        metrics={"connections": len(on), "median_stall_ns": int(np.median(lengths))},
         evidence=tuple(evidence),
         explanation=(
             f"{stopped}. Their clients had begun to wait at different moments, and TCP acknowledged what they sent. "

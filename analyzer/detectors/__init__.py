@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from msgspec.structs import replace
+
+from ..facts.hosts import describe_part
 from ..model.detector import About, Detector
 from ..model.finding import Finding, Skipped
 from ..model.limits import CHANGED
@@ -21,8 +24,14 @@ def _load_detector(name: str) -> Detector:
 
 
 def _detect(module: Any, tables: Tables) -> Iterator[Finding | Skipped]:
-    found: Iterator[Finding | Skipped] = module.detect(tables, CHANGED.get().get(module.ID) or module.Limits())
-    return found
+    for answer in module.detect(tables, CHANGED.get().get(module.ID) or module.Limits()):
+        yield _add_part(tables, answer) if isinstance(answer, Finding) else answer
+
+
+def _add_part(tables: Tables, finding: Finding) -> Finding:
+    """Say which hosts a finding is about, and of how many, where it is not about all."""
+    part = describe_part(tables, finding.scope.connections) if finding.scope.connections else ""
+    return replace(finding, explanation=f"{finding.explanation} It concerns {part}.") if part else finding
 
 
 DETECTORS: tuple[Detector, ...] = tuple(

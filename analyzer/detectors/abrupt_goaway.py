@@ -152,7 +152,11 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
-        evidence=tuple(e for c in connections[: evidence.EXAMPLES] for e in _show_connection(tables, c, rows)),
+        evidence=tuple(
+            item
+            for place in hosts.pick_apart(tables, connections)
+            for item in _show_connection(tables, connections[place], rows)
+        ),
         explanation=" ".join(
             [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
         ),

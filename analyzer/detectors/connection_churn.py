@@ -55,9 +55,11 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..facts.evidence import EXAMPLES, show_packet
-from ..facts.hosts import host
+from ..facts.evidence import show_packet
+from ..facts.groups import Case, Group, put_together
+from ..facts.hosts import are_many, host
 from ..facts.methods import methods_of_connections, rpc_time
 from ..facts.ratings import quality_allows, severity
 from ..facts.resets import may_be_foreign
@@ -148,7 +150,7 @@ class _Churn(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the client and server that spend the most time on setting up connections."""
+    """Yield one finding about all pairs of hosts that spend time on setting up connections, and end them alike."""
     table = tables.connections
     rows = np.flatnonzero((table.protocol == HTTP2) & (table.complete == 1) & (table.rpcs > 0))
     if len(rows) < limits.generations:
@@ -156,8 +158,34 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     groups = [(group, count_open_at_once(tables, group, limits)) for group in group_by_pair(tables, rows)]
     found = [_measure(tables, group, at_once, limits) for group, at_once in groups if at_once]
     reported = [churn for churn in found if len(churn.connections) and churn.share >= limits.told_share]
-    if reported:
-        yield _make_finding(tables, max(reported, key=lambda churn: total_ns(churn.setup_ns)), limits)
+    cases = [_make_case(tables, churn) for churn in reported]
+    yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
+
+
+def _make_case(tables: Tables, churn: _Churn) -> Case[_Churn]:
+    connections = tuple(churn.connections.tolist())
+    checks = methods_of_connections(tables, connections) == (_CHECK,)
+    ends = (churn.by_server, churn.goaway >= 0, churn.idle_ns > 0, churn.equal_rpcs > 0, churn.proxy, churn.or_device)
+    return Case(churn, connections, 0, total_ns(churn.setup_ns), kind=repr((checks, *ends)))
+
+
+def _add_up(group: Group[_Churn]) -> _Churn:
+    """Add up the connections of several pairs of hosts; those of one stay as they are."""
+    facts, first = group.facts, group.facts[0]
+    if len(facts) == 1:
+        return first
+    return replace(
+        first,
+        connections=np.concatenate([one.connections for one in facts]),
+        first_rpc=np.concatenate([one.first_rpc for one in facts]),
+        setup_ns=np.concatenate([one.setup_ns for one in facts]),
+        at_once=max(one.at_once for one in facts),
+        rpc_time_ns=sum(one.rpc_time_ns for one in facts),
+        ended_by_server=sum(one.ended_by_server for one in facts),
+        idle_ns=int(np.median([one.idle_ns for one in facts])),
+        least_idle_ns=min(one.least_idle_ns for one in facts),
+        equal_rpcs=first.equal_rpcs if all(one.equal_rpcs == first.equal_rpcs for one in facts) else 0,
+    )
 
 
 def group_by_pair(tables: Tables, rows: Ints) -> list[Ints]:
@@ -266,20 +294,21 @@ def _measure_share_of_capture(tables: Tables, churn: _Churn) -> float:
     return setup / (setup + rpc_time(tables))
 
 
-def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, group: Group[_Churn], limits: Limits) -> Finding:
+    churn = _add_up(group)
     table, count = tables.connections, len(churn.connections)
     setup = float(np.median(churn.setup_ns))
     per = float(table.rpcs[churn.connections].mean())
     each = "1 RPC each" if per == 1 else f"{per:.1f} RPCs each"
-    first = int(churn.connections[0])
-    client, server = host(tables, first, 0), host(tables, first, 1)
+    client, server = group.who, group.peers
     ender = server if churn.by_server else client
     round_trips = tables.connections.handshake_rtt_ns[churn.connections]
     known = round_trips > 0
     trips = float(np.median(churn.setup_ns[known] / round_trips[known])) if known.any() else 0.0
     pinged = _find_pinged(tables, churn.connections, limits)
     words = (
-        f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once. "
+        f"{client} opened {count:,} connections to {server} for {each}, at most {churn.at_once} at once"
+        f"{' between two hosts' if len(group.facts) > 1 else ''}. "
         f"The set-up of each took {duration(setup)}{f' ({trips:.1f} round trips)' if trips else ''} before its "
         f"first RPC, {churn.share:.0%} of the time of set-up and RPCs together."
         f"{_describe_ends(churn, client, server + churn.or_device)}"
@@ -295,12 +324,13 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         title=f"{count:,} connections for {each}",
         severity="warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave,
         confidence=quality_allows(tables),
-        scope=Scope(tuple(churn.connections.tolist()), methods),
+        scope=Scope(group.connections, methods),
         metrics=_collect_metrics(tables, churn, per, trips),
         evidence=tuple(
-            e
-            for place in range(min(EXAMPLES, count))
-            for e in (*_show_connection(tables, churn, place), *_show_pinged(tables, pinged[place : place + 1]))
+            item
+            for one in group.shown
+            for place in range(min(group.limit_moments(), len(one.connections)))
+            for item in _show_connection(tables, one, place, limits)
         ),
         explanation=f"{words} Every new connection also begins with a small congestion window and empty header tables.",
         remedies=(_PINGED,) if len(pinged) else _list_remedies(tables, churn),
@@ -312,7 +342,7 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         verdict=(
             f"{client} opened {count:,} connections for {each}, and setting them up took "
             f"{churn.share:.0%} of the time: "
-            f"{f'{client} closes them when {server} sends a PING' if len(pinged) else _advise(tables, churn)}."
+            f"{f'{client} closes them when {server} sends a PING' if len(pinged) else _advise(tables, churn, ender)}."
         ),
     )
 
@@ -352,15 +382,15 @@ def _describe_ends(churn: _Churn, client: str, server: str) -> str:
     return f"{first} {client} ended {f'others {idle} their' if by_server else f'each one {idle} its'} last RPC."
 
 
-def _advise(tables: Tables, churn: _Churn) -> str:
-    ender = host(tables, int(churn.connections[0]), int(churn.by_server))
+def _advise(tables: Tables, churn: _Churn, ender: str) -> str:
+    ends = "end" if are_many(ender) else "ends"
     if churn.goaway >= 0:
-        return f"find out why {ender} ends them with {_name_goaway(tables, churn)}"
+        return f"find out why {ender} {ends} them with {_name_goaway(tables, churn)}"
     if churn.idle_ns:
         ender += churn.or_device
-        return f"{ender} ends them about {duration(churn.idle_ns)} after a call, so raise that idle timeout"
+        return f"{ender} {ends} them about {duration(churn.idle_ns)} after a call, so raise that idle timeout"
     if churn.by_server:
-        return f"find out why {ender} ends them"
+        return f"find out why {ender} {ends} them"
     if churn.equal_rpcs:
         return f"each carried {churn.equal_rpcs} RPCs, so look for a limit on that in the client, or keep one channel"
     if proxy := churn.proxy:
@@ -423,7 +453,7 @@ def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) ->
     }
 
 
-def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evidence]:
+def _show_connection(tables: Tables, churn: _Churn, place: int, limits: Limits) -> Iterator[Evidence]:
     table, rpcs = tables.connections, tables.rpcs
     connection, rpc = int(churn.connections[place]), int(churn.first_rpc[place])
     yield Evidence(
@@ -434,6 +464,7 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
     )
     after = duration(int(churn.setup_ns[place]))
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")
+    yield from _show_pinged(tables, _find_pinged(tables, churn.connections, limits)[place : place + 1])
 
 
 _PINGED = Remedy(

@@ -84,7 +84,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..facts import breaches as http2_breaches
-from ..facts import draining, early_end, evidence, header_blocks, hosts, software_at, timeouts, vantage
+from ..facts import draining, early_end, header_blocks, hosts, software_at, timeouts, vantage
 from ..facts import failures as common
 from ..facts.early_end import Closer, End, describe_end, find_closer, find_reason, find_refusals, name_code, show_end
 from ..facts.hosts import host
@@ -231,7 +231,11 @@ def _make_finding(tables: Tables, ends: list[End], limits: Limits) -> Finding:
         confidence=lower("medium" if timer or inferred else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, lost)),
         metrics=_measure(tables, ends, lost) | ({"discarded_rpcs": len(discarded)} if len(discarded) else {}),
-        evidence=tuple(e for end in ends[: evidence.EXAMPLES] for e in show_end(tables, end)),
+        evidence=tuple(
+            item
+            for place in hosts.pick_apart(tables, [end.connection for end in ends])
+            for item in show_end(tables, ends[place])
+        ),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}{_describe_age(age)}"
         f"{_describe_refusal(tables, ends[0], refusal)}"
         f"{_describe_resets(tables, ends[0])}{timer}{_describe_discarded(tables, discarded)}",

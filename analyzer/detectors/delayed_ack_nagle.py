@@ -60,6 +60,7 @@ from ..facts.stalls import (
     find_stalls,
     list_blocked,
     measure,
+    name_ends,
     rate_confidence,
     show_interval,
     sort_longest,
@@ -89,7 +90,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
-    sender, receiver = hosts.host(tables, connection, direction), hosts.host(tables, connection, 1 - direction)
+    sender, receiver = name_ends(tables, stalls)
     metrics = measure(tables, stalls)
     each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(

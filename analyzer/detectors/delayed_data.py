@@ -57,7 +57,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..facts import congestion, evidence, hosts, ratings, stalls
+from ..facts import congestion, hosts, ratings, stalls
 from ..facts.methods import share_of_time
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -247,7 +247,10 @@ def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Fin
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, held, late, messages),
-        evidence=(*_show_late(tables, late[: evidence.EXAMPLES]), *_show_held(tables, held)),
+        evidence=(
+            *_show_late(tables, late[hosts.pick_apart(tables, delays.connection[late])]),
+            *_show_held(tables, held),
+        ),
         explanation=" ".join([*_explain_late(tables, late), *_explain_held(tables, held, messages)]),
         remedies=tuple(_list_remedies(tables, held, late)),
         references=(

@@ -45,12 +45,13 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts import evidence, hosts, methods, ratings, unanswered
+from ..facts.groups import Case, Group, put_together
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE
-from ..tables import Tables
+from ..tables import DIRECTIONS, Tables
 from ..tables.durations import clip_ns
 
 ID = "flow-control-deadlock"
@@ -74,15 +75,20 @@ class Limits(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the RPCs that wait until the end for the receiver that most of them wait for."""
+    """Yield one finding about RPCs that wait until the end for servers, and one about those that wait for clients."""
     stuck: dict[str, list[int]] = {}
     for row in _find_stuck(tables, limits):
         receiver = hosts.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
         stuck.setdefault(receiver, []).append(row)
-    if stuck:
-        receiver, rows = max(stuck.items(), key=lambda item: len(item[1]))
-        others = sum(map(len, stuck.values())) - len(rows)
-        yield _make_finding(tables, receiver, rows, others, limits)
+    cases = [_make_case(tables, rows) for rows in stuck.values()]
+    yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
+
+
+def _make_case(tables: Tables, rows: list[int]) -> Case[list[int]]:
+    o, receiver = tables.open_rpcs, int(tables.open_rpcs.waits_for[rows[0]])
+    connections = tuple(sorted({int(o.connection[row]) for row in rows}))
+    lost = clip_ns(sum(_get_wait(tables, row) for row in rows))
+    return Case(rows, connections, receiver, len(rows), lost, DIRECTIONS[receiver])
 
 
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
@@ -105,43 +111,48 @@ def _get_wait(tables: Tables, row: int) -> int:
     return int(o.end_time_ns[row]) - int(o.since_time_ns[row])
 
 
-def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, limits: Limits) -> Finding:
-    o, first = tables.open_rpcs, rows[0]
-    connections = tuple(sorted({int(o.connection[row]) for row in rows}))
-    lost = min(clip_ns(sum(_get_wait(tables, row) for row in rows)), methods.rpc_time(tables))
-    share = methods.share_of_time(tables, lost)
+def _make_finding(tables: Tables, group: Group[list[int]], limits: Limits) -> Finding:
+    o, receiver = tables.open_rpcs, group.who
+    rows = sorted((row for fact in group.facts for row in fact), key=lambda row: int(o.since_time_ns[row]))
+    first = rows[0]
     window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
     most = max(_get_wait(tables, row) for row in rows)
-    wait, longest = duration(_get_wait(tables, first)), duration(most)
+    wait = group.write_each(lambda fact: _get_wait(tables, fact[0]), duration)
+    reads = group.say("its application reads the stream, and what it waits for", "their applications read the streams")
     return Finding(
         id=ID,
         title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} is used up",
-        severity="critical" if share >= limits.critical_share else "warning",
+        severity="critical" if (group.share or 0.0) >= limits.critical_share else "warning",
         confidence=ratings.quality_allows(tables),
-        scope=Scope(connections, methods.names(tables, (int(o.method[row]) for row in rows))),
-        lost_ns=lost,
-        share=share,
+        scope=Scope(group.connections, methods.names(tables, (int(o.method[row]) for row in rows))),
+        lost_ns=group.lost_ns,
+        share=group.share,
         metrics={
             "blocked_rpcs": len(rows),
             "longest_wait_ns": most,
             "stream_window_bytes": int(o.stream_window_bytes[first]),
             "connection_window_bytes": int(o.connection_window_bytes[first]),
         },
-        evidence=tuple(item for row in rows[: evidence.FEW_EXAMPLES] for item in _show(tables, row)),
-        explanation=_explain(tables, rows, others, receiver, window),
+        evidence=tuple(
+            item
+            for fact in group.shown
+            for row in fact[: group.limit_moments(evidence.FEW_EXAMPLES)]
+            for item in _show(tables, row)
+        ),
+        explanation=_explain(tables, rows, receiver, window),
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
         verdict=(
-            f"{rpcs} waited up to {longest} in vain for a WINDOW_UPDATE of {receiver}: check whether its application "
-            "reads the stream, and what it waits for."
+            f"{rpcs} waited up to {duration(most)} in vain for a WINDOW_UPDATE of {receiver}: check whether {reads}."
         ),
     )
 
 
-def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window: str) -> str:
+def _explain(tables: Tables, rows: list[int], receivers: str, window: str) -> str:
     o, row = tables.open_rpcs, rows[0]
-    sender = hosts.host(tables, int(o.connection[row]), 1 - int(o.waits_for[row]))
-    where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    connection, waits_for = int(o.connection[row]), int(o.waits_for[row])
+    sender, receiver = (hosts.host(tables, connection, side) for side in (1 - waits_for, waits_for))
+    where = f"connection {connection}, stream {o.stream[row]}"
     left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
     heard = unanswered.format_instant(tables, int(o.heard_time_ns[row]))
     wait = duration(_get_wait(tables, row))
@@ -153,9 +164,7 @@ def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window
         "work: its application did not read the stream, or its library did not enlarge the window.",
     ]
     if len(rows) > 1:
-        parts.append(f"{len(rows):,} RPCs wait like this.")
-    if others:
-        parts.append(f"{count(others, 'RPC')} wait for WINDOW_UPDATEs of other hosts.")
+        parts.append(f"{len(rows):,} RPCs wait like this{f' for {receivers}' if receivers != receiver else ''}.")
     return " ".join(parts)
 
 

@@ -114,7 +114,9 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl": int(c.ttl[first]),
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
-        evidence=tuple(item for row in rows[: evidence.EXAMPLES] for item in _show_reset(tables, row)),
+        evidence=tuple(
+            item for place in hosts.pick_apart(tables, c.connection[rows]) for item in _show_reset(tables, rows[place])
+        ),
         explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),

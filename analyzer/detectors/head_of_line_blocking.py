@@ -45,6 +45,7 @@ from ..facts.stalls import (
     find_stalls,
     list_blocked,
     measure,
+    name_ends,
     rate_confidence,
     show_interval,
     sort_longest,
@@ -75,7 +76,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
-    sender = hosts.host(tables, connection, direction)
+    sender, _ = name_ends(tables, stalls)
     metrics = measure(tables, stalls)
     metrics.pop("bytes_in_flight_at_stop", None)  # bytes of the connection, which did not stop
     each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)

@@ -165,7 +165,9 @@ def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits
             "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
         }
         | ({"waiting_for_other_side_rpcs": len(others)} if others else {}),
-        evidence=tuple(item for one in hung[: evidence.EXAMPLES] for item in _show(tables, one.row)),
+        evidence=tuple(
+            item for place in hosts.pick_apart(tables, o.connection[rows]) for item in _show(tables, hung[place].row)
+        ),
         explanation=_explain(tables, hung, others),
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),

@@ -221,7 +221,7 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     if gone := len(dark) == len(cuts):
         u = tables.unanswered
         peers = hosts.name_hosts(tables, u.connection[dark], 1 - u.direction[dark])
-        what += f", or {peers} {'were' if ' and others' in peers else 'was'} gone,"
+        what += f", or {peers} {'were' if hosts.are_many(peers) else 'was'} gone,"
     elif is_brief:
         what += ", or packets were lost until the capture's end,"
     return Finding(
@@ -240,7 +240,11 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
             "shortest_silence_ns": min(cut.silence_ns for cut in cuts),
             **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
         },
-        evidence=tuple(item for cut in cuts[: evidence.FEW_EXAMPLES] for item in _show_cut(tables, cut)),
+        evidence=tuple(
+            item
+            for place in hosts.pick_apart(tables, [cut.connection for cut in cuts], evidence.FEW_EXAMPLES)
+            for item in _show_cut(tables, cuts[place])
+        ),
         explanation=_explain(tables, cuts, refusals.get(first.connection)),
         remedies=(_WHY_STOPPED,) if stopped else _list_remedies(tables, first),
         references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),

@@ -55,7 +55,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..facts import congestion, contradictions, evidence, hosts, methods, stalls
+from ..facts import congestion, contradictions, hosts, methods, stalls
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
@@ -64,7 +64,7 @@ from ..model.thresholds import NOTABLE_SHARE
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
-from ..tables.grouping import distinct
+from ..tables.grouping import distinct, group_rows
 
 ID = "initial-congestion-window"
 ABOUT = About(
@@ -89,7 +89,7 @@ class Limits(Struct, frozen=True, eq=False):
     paying_share: float = 0.20
     """A warning when this share of all RPCs waited (heuristic: a pattern, not a single beginning)."""
     short_lived: int = 3
-    """Fewest closed connections that waited, for a warning (heuristic: fewer show no pattern)."""
+    """Fewest closed connections between two hosts that waited, for a warning (heuristic: fewer show no pattern)."""
     warning_share: float = NOTABLE_SHARE
     """Share of RPC time that must be lost for a warning (heuristic: above the variation between equal runs)."""
 
@@ -183,7 +183,11 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(item for row in firsts[: evidence.EXAMPLES].tolist() for item in _show_interval(tables, row)),
+        evidence=tuple(
+            item
+            for row in firsts[hosts.pick_apart(tables, waits.connection[firsts])].tolist()
+            for item in _show_interval(tables, row)
+        ),
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
             f"{mss:,} bytes; TCP allows about {congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
@@ -204,10 +208,12 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
 
 def _rate_severity(tables: Tables, firsts: Ints, paying: int, share: float, limits: Limits) -> Severity:
     """Return a warning where short-lived connections delay many RPCs; one connection's beginning is `info`."""
-    connections = distinct(tables.waits.connection[firsts])
-    closed = int((tables.connections.closed_time_ns[connections] >= 0).sum())
+    c, connections = tables.connections, distinct(tables.waits.connection[firsts])
+    closed = connections[c.closed_time_ns[connections] >= 0]
+    pairs = group_rows(c.client_ip[closed].astype(np.int64) << 32 | c.server_ip[closed]).values()
+    again = max(map(len, pairs), default=0) >= limits.short_lived
     many = paying >= limits.paying_share * tables.rpc_count
-    return "warning" if many and closed >= limits.short_lived and share >= limits.warning_share else "info"
+    return "warning" if many and again and share >= limits.warning_share else "info"
 
 
 def _measure(tables: Tables, rows: Ints, firsts: Ints) -> dict[str, int | float | str]:

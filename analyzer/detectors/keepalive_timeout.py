@@ -146,7 +146,11 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits, *, hasty: bool) ->
             "median_wait_ns": int(np.median(waited)),
             "median_round_trip_ns": int(np.median(trip)),
         },
-        evidence=tuple(item for row in rows[: evidence.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
+        evidence=tuple(
+            item
+            for row in rows[hosts.pick_apart(tables, c.connection[rows], evidence.FEW_EXAMPLES)].tolist()
+            for item in _show(tables, row)
+        ),
         explanation=(
             f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {rpcs}. The "
             f"shortest round trip is {round_trip} (median), "

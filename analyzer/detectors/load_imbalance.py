@@ -46,6 +46,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts import evidence, failures, hosts, ratings, software_at
+from ..facts.groups import Case, Group, put_together
 from ..facts.methods import methods_of_connections
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -88,11 +89,14 @@ class _Pool(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the pool with the largest excess of one server."""
-    pools = chain(_list_resolved(tables, limits), _list_connected(tables))
-    uneven = (pool for pool in pools if _is_uneven(pool, limits))
-    if largest := max(uneven, key=lambda pool: sum(pool.rpcs.values()), default=None):
-        yield _make_finding(tables, largest)
+    """Yield one finding about the clients one of whose servers gets most of their RPCs."""
+    of_client = dict[int, Case[_Pool]]()
+    for pool in chain(_list_resolved(tables, limits), _list_connected(tables)):
+        case = Case(pool, tuple(sorted(chain(*pool.groups))), 0, sum(pool.rpcs.values()))
+        client = int(tables.connections.client_ip[case.connections[0]])
+        if _is_uneven(pool, limits) and (client not in of_client or case.weight > of_client[client].weight):
+            of_client[client] = case
+    yield from put_together(tables, of_client.values(), lambda group: _make_finding(tables, group))
 
 
 def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
@@ -146,17 +150,19 @@ def _is_uneven(pool: _Pool, limits: Limits) -> bool:
     return total >= limits.rpcs and max(pool.rpcs.values()) / total >= even + limits.excess * (1 - even)
 
 
-def _make_finding(tables: Tables, pool: _Pool) -> Finding:
+def _make_finding(tables: Tables, group: Group[_Pool]) -> Finding:
+    pool, connections = group.facts[0], group.connections
     counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
-    connections = tuple(sorted(chain(*pool.groups)))
-    total, most = sum(counts.values()), next(iter(counts.values()))
-    busiest, client = tables.addresses[next(iter(counts))], hosts.host(tables, connections[0], 0)
+    total = sum(sum(one.rpcs.values()) for one in group.facts)
+    most = sum(max(one.rpcs.values()) for one in group.facts)
+    busiest, client = tables.addresses[next(iter(counts))], hosts.host(tables, group.cases[0].connections[0], 0)
     listed = failures.listed({tables.addresses[server]: rpcs for server, rpcs in counts.items()})
     unused = pool.servers - len(counts)
     where = "the answer of DNS" if pool.name else "connections at the same time"
     return Finding(
         id=ID,
-        title=f"{most / total:.0%} of {total:,} RPCs went to one of {pool.servers:,} servers, {busiest}",
+        title=f"{most / total:.0%} of {total:,} RPCs went to one of {pool.servers:,} servers, {busiest}"
+        f"{f' and others, of {group.who}' if len(group.facts) > 1 else ''}",
         severity="info",
         confidence=ratings.quality_allows(tables),
         scope=Scope(connections, methods_of_connections(tables, connections)),
@@ -167,7 +173,7 @@ def _make_finding(tables: Tables, pool: _Pool) -> Finding:
             "largest_share": most / total,
             "connections": len(connections),
         },
-        evidence=tuple(_show(tables, pool, connections)),
+        evidence=tuple(item for case in group.cases[: evidence.EXAMPLES] for item in _show(tables, case, group)),
         explanation=(
             f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
             + (f"; {unused:,} without any." if unused else ".")
@@ -176,19 +182,19 @@ def _make_finding(tables: Tables, pool: _Pool) -> Finding:
         remedies=_list_remedies(tables, connections),
         references=("https://grpc.io/blog/grpc-load-balancing/", "gRPC service config: loadBalancingConfig"),
         verdict=(
-            f"{most / total:.0%} of {total:,} RPCs of {client} went to one of {pool.servers:,} servers, {busiest}: "
-            "choose round_robin if that server has too much load."
+            f"{most / total:.0%} of {total:,} RPCs of {group.who} went to one of {pool.servers:,} servers, {busiest}"
+            f"{' and others' if len(group.facts) > 1 else ''}: choose round_robin if that server has too much load."
         ),
     )
 
 
-def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...]) -> Iterator[Evidence]:
-    lookups, c = tables.lookups, tables.connections
+def _show(tables: Tables, case: Case[_Pool], group: Group[_Pool]) -> Iterator[Evidence]:
+    lookups, c, pool = tables.lookups, tables.connections, case.fact
     if pool.answer >= 0:
         yield evidence.show_packet(
             lookups, "answer_packet", pool.answer, f"DNS answers with {pool.servers:,} addresses"
         )
-    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: evidence.EXAMPLES]:
+    for row in sorted(case.connections, key=lambda row: -int(c.rpcs[row]))[: group.limit_moments()]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
         yield evidence.show_packet(c, "first_packet", row, what)
 

@@ -86,8 +86,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..facts import contradictions, icmp, outages, stalls, unanswered
-from ..facts.evidence import EXAMPLES
-from ..facts.hosts import host
+from ..facts.hosts import host, pick_apart
 from ..facts.methods import methods_of_connections, share_of_time
 from ..facts.ratings import lower, quality_allows, severity
 from ..model.analysis import Analysis
@@ -329,7 +328,7 @@ def _name_hosts(tables: Tables, cost: _Cost) -> str:
 
 def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
     connections = tables.connections
-    for row in cost.rows[:EXAMPLES]:
+    for row in cost.rows[pick_apart(tables, cost.rows)]:
         end, ns = int(connections.recovery_time_ns[row]), int(connections.recovery_ns[row])
         yield Evidence(
             int(connections.recovery_from_packet[row]),
@@ -340,7 +339,8 @@ def _show_losses(tables: Tables, cost: _Cost) -> Iterator[Evidence]:
         yield Evidence(
             int(connections.recovery_to_packet[row]), end, f"the lost bytes are retransmitted, {duration(ns)} later"
         )
-    for wait in _find_after_loss(tables, cost)[:EXAMPLES]:
+    waits = _find_after_loss(tables, cost)
+    for wait in waits[pick_apart(tables, tables.waits.connection[waits])]:
         yield from _show_window(tables, int(wait))
 
 

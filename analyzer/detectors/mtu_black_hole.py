@@ -134,7 +134,11 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmissions": int(u.retransmissions[rows].sum()),
             "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
-        evidence=tuple(e for row in rows[: evidence.FEW_EXAMPLES].tolist() for e in _show_row(tables, row)),
+        evidence=tuple(
+            item
+            for row in rows[hosts.pick_apart(tables, u.connection[rows], evidence.FEW_EXAMPLES)].tolist()
+            for item in _show_row(tables, row)
+        ),
         explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),

@@ -84,8 +84,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import contradictions, evidence, hosts, methods, ratings, unanswered
+from ..facts import contradictions, hosts, methods, ratings, unanswered
 from ..facts.congestion import INITIAL_SEGMENTS
+from ..facts.groups import Case, Group, put_together
 from ..facts.stalls import make_scope
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -93,7 +94,7 @@ from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE
 from ..software import windows_and_limits
-from ..tables import Ints, Mask, Tables
+from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct, group_rows
 
@@ -156,22 +157,40 @@ class _Queue(Struct, frozen=True, eq=False):
     losers: Ints
     """Connections between the hosts whose RPCs lost time, the one that lost most first."""
     lost_ns: int
+    of_ns: int
+    """The time of all RPCs between the hosts."""
+
+    @property
+    def seen_ns(self) -> int:
+        """Return the time that it is seen to cost, here or behind the capture point."""
+        return max(self.lost_ns, self.duration_ns if self.behind else 0)
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
+    """Yield one finding about all pairs of hosts between which packets were queued in one direction."""
     measured = list(_measure_queues(tables, limits))
     queues = [queue for queue in measured if not _is_clock_step(queue, measured, limits)]
     if len(queues) < len(measured):
         yield Skipped(
             ID, "packets of both directions are late by the same from some time on: the clock may have been set"
         )
-    if not queues:
-        return
-    worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
-    seen_ns = max(worst.lost_ns, worst.duration_ns if worst.behind else 0)
-    if methods.share_of_time(tables, seen_ns) >= limits.least_share:
-        yield _make_finding(tables, worst, limits)
+    queues.sort(key=lambda queue: (-queue.lost_ns, -queue.duration_ns * queue.p50_ns))
+    of_paths = dict[int, _Queue]()
+    for queue in queues:
+        of_paths.setdefault(queue.path, queue)  # of both directions, which lose the same time, the longer one
+    cases = [_make_case(tables, queue, limits) for queue in of_paths.values() if _matters(queue, limits)]
+    yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
+
+
+def _matters(queue: _Queue, limits: Limits) -> bool:
+    return queue.seen_ns > 0 and queue.seen_ns >= limits.least_share * queue.of_ns
+
+
+def _make_case(tables: Tables, queue: _Queue, limits: Limits) -> Case[_Queue]:
+    shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.int64)
+    kind = "held" if queue.held_ns else "filled" if queue.standing_bytes >= limits.filled_bytes else "other"
+    where = (tuple(shown.tolist()), queue.direction)
+    return Case(queue, *where, queue.lost_ns, queue.lost_ns, f"{DIRECTIONS[queue.direction]} {kind}")
 
 
 def _measure_queues(tables: Tables, limits: Limits) -> Iterator[_Queue]:
@@ -180,8 +199,10 @@ def _measure_queues(tables: Tables, limits: Limits) -> Iterator[_Queue]:
     losing = np.flatnonzero(budgets > 0)
     losing = losing[np.argsort(-budgets[losing], kind="stable")]
     losers = {path: losing[rows] for path, rows in group_rows(paths[losing]).items()}
+    own = {path: total_ns(tables.connection_budgets[rows]) for path, rows in group_rows(paths).items()}
     for number, rows in group_rows(paths[tables.queues.connection] * 2 + tables.queues.direction).items():
-        yield _measure_queue(tables, rows, number // 2, losers.get(number // 2, losing[:0]), limits)
+        path = number // 2
+        yield _measure_queue(tables, rows, path, losers.get(path, losing[:0]), own[path], limits)
 
 
 def _number_paths(tables: Tables) -> Ints:
@@ -202,7 +223,7 @@ def _is_steady(queue: _Queue, limits: Limits) -> bool:
     return queue.longest_ns - queue.p50_ns <= limits.steady_share * queue.p50_ns
 
 
-def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, limits: Limits) -> _Queue:
+def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, of_ns: int, limits: Limits) -> _Queue:
     queues = tables.queues
     durations = np.maximum(queues.duration_ns[rows], 1)
     each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
@@ -230,6 +251,7 @@ def _measure_queue(tables: Tables, rows: Ints, path: int, losers: Ints, limits: 
         filler_share=int(sent.max()) / max(1, int(sent.sum())),
         losers=losers,
         lost_ns=min(total_ns(tables.connection_budgets[losers, _QUEUE]), methods.rpc_time(tables)),
+        of_ns=of_ns,
     )
 
 
@@ -254,32 +276,31 @@ def _find_standstill(tables: Tables, rows: Ints, limits: Limits) -> int:
     return int(queues.silent_ns[held].max()) if most else 0
 
 
-def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
-    sender, _ = _name_ends(tables, queue)
-    share = methods.share_of_time(tables, queue.lost_ns)
+def _make_finding(tables: Tables, group: Group[_Queue], limits: Limits) -> Finding | None:
+    if methods.share_of_time(tables, sum(queue.seen_ns for queue in group.facts)) < limits.least_share:
+        return None
+    queue, lost_ns, share = group.facts[0], group.lost_ns, group.share or 0.0
     costs = share >= limits.least_share
-    shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
-    used = tables.connection_methods
+    losers, used = np.concatenate([one.losers for one in group.facts]), tables.connection_methods
     describe = _describe_standstill if queue.held_ns else _describe_queue
-    title, explanation, cause = describe(tables, queue, limits)
-    lost = f"RPCs lost {duration(queue.lost_ns)}"
+    title, explanation, cause = describe(tables, group, limits)
+    lost = f"RPCs lost {duration(lost_ns)}"
+    inferred = any(one.behind or _is_steady(one, limits) for one in group.facts)
     return Finding(
         id=ID,
         title=title,
         severity=ratings.severity(share, limits.least_share, limits.critical_share),
-        confidence=ratings.lower(
-            "medium" if queue.behind or _is_steady(queue, limits) else "high", ratings.quality_allows(tables)
-        ),
-        scope=make_scope(tables, shown, used.method[np.isin(used.connection, queue.losers)]),
-        lost_ns=queue.lost_ns if costs else None,
+        confidence=ratings.lower("medium" if inferred else "high", ratings.quality_allows(tables)),
+        scope=make_scope(tables, np.array(group.connections), used.method[np.isin(used.connection, losers)]),
+        lost_ns=lost_ns if costs else None,
         share=share if costs else None,
-        metrics=_list_metrics(tables, queue),
-        evidence=tuple(_show_packets(tables, queue, sender)),
+        metrics=_list_metrics(tables, group),
+        evidence=tuple(item for one in group.shown for item in _show_packets(tables, one, group.limit_moments())),
         explanation=f"{explanation} "
         + (f"{lost} in it, as far as it shows here. " if costs else "")
         + f"A second connection shares the {'path' if queue.held_ns else 'link'} and does not help. "
         "The figures are lower bounds.",
-        remedies=_list_remedies(tables, queue, sender, limits),
+        remedies=_list_remedies(tables, queue, _name_ends(tables, queue)[0], limits),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
         verdict=(f"{lost} ({share:.0%} of all RPC time)" if costs else "Packets waited") + cause,
     )
@@ -290,23 +311,30 @@ def _name_ends(tables: Tables, queue: _Queue) -> tuple[str, str]:
     return hosts.host(tables, connection, queue.direction), hosts.host(tables, connection, 1 - queue.direction)
 
 
-def _describe_queue(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
+def _describe_queue(tables: Tables, group: Group[_Queue], limits: Limits) -> tuple[str, str, str]:
     """Write the title, the explanation and the verdict's end for packets that came one after the other."""
-    sender, receiver = _name_ends(tables, queue)
-    p50, longest = duration(queue.p50_ns), duration(queue.longest_ns)
+    queue, sender, receiver = group.facts[0], group.who, group.peers
+    p50, longest = duration(_get_median(group)), duration(max(one.longest_ns for one in group.facts))
     fills = "what else fills" if queue.standing_bytes < limits.segment_bytes else "what fills"
     filled = queue.standing_bytes >= limits.filled_bytes
+    one = len(group.facts) == 1
+    queued = "The queue" if one else f"That on the path of connection {group.cases[0].connections[0]}"
     return (
         f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's minimum. "
-        f"The queue was not empty for {duration(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
+        f"{queued} was not empty for {duration(queue.duration_ns)}. {_say_what_filled_it(queue, limits)}",
         f" in a network queue of up to {longest} from {sender}: "
         + ("pace large messages, or use fq_codel." if filled else f"find {fills} the link, or stops it."),
     )
 
 
-def _describe_standstill(tables: Tables, queue: _Queue, limits: Limits) -> tuple[str, str, str]:
+def _get_median(group: Group[_Queue]) -> int:
+    return int(np.median([one.p50_ns for one in group.facts]))
+
+
+def _describe_standstill(tables: Tables, group: Group[_Queue], limits: Limits) -> tuple[str, str, str]:
     """Write the same for packets that the path held until all came together."""
+    queue = max(group.facts, key=lambda one: one.held_ns)
     sender, receiver = _name_ends(tables, queue)
     held, least = duration(queue.held_ns), duration(limits.held_ns)
     rows = queue.rows[_mark_held(tables, queue.rows, limits)]
@@ -314,12 +342,12 @@ def _describe_standstill(tables: Tables, queue: _Queue, limits: Limits) -> tuple
     end = int(tables.queues.longest_time_ns[longest])
     since, until = (unanswered.format_instant(tables, at) for at in (end - queue.held_ns, end))
     return (
-        f"packets from {sender} to {receiver} were held on the way for up to {held}, and then came together",
+        f"packets from {group.who} to {group.peers} were held on the way for up to {held}, and then came together",
         f"No packet from {sender} to {receiver} came through from {since} to {until} ({held}). Then packets came "
         f"together that had been sent one after the other. The path held all packets for {least} or more "
         f"{count(len(rows), 'time')}. The path or one of the hosts stopped, or other traffic went first: packets do "
         "not tell which.",
-        f" while the path from {sender} held all packets for up to {held}: find what stopped the path or a host.",
+        f" while the path from {group.who} held all packets for up to {held}: find what stopped the path or a host.",
     )
 
 
@@ -342,26 +370,27 @@ def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
     )
 
 
-def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]:
+def _list_metrics(tables: Tables, group: Group[_Queue]) -> dict[str, int | float | str]:
+    queue, rows = group.facts[0], np.concatenate([one.rows for one in group.facts])
     return {
         "direction": ("client", "server")[queue.direction],
-        "queue_p50_ns": queue.p50_ns,
-        "queue_max_ns": queue.longest_ns,
-        "held_ns": queue.held_ns,
+        "queue_p50_ns": _get_median(group),
+        "queue_max_ns": max(one.longest_ns for one in group.facts),
+        "held_ns": max(one.held_ns for one in group.facts),
         "queue_stood_ns": queue.duration_ns,
-        "queued_packets": int(tables.queues.packets[queue.rows].sum()),
+        "queued_packets": int(tables.queues.packets[rows].sum()),
         "bytes_passed": queue.passed_bytes,
         "bytes_in_queue": queue.standing_bytes,
         "filling_connection": queue.filler,
         "filling_connection_share": round(queue.filler_share, 3),
-        "connections_that_lost_time": len(queue.losers),
+        "connections_that_lost_time": sum(len(one.losers) for one in group.facts),
     }
 
 
-def _show_packets(tables: Tables, queue: _Queue, sender: str) -> Iterator[Evidence]:
+def _show_packets(tables: Tables, queue: _Queue, moments: int) -> Iterator[Evidence]:
     """Show the first packet of the longest queue, and the packets that were queued longest."""
-    queues = tables.queues
-    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: evidence.EXAMPLES]
+    queues, (sender, _) = tables.queues, _name_ends(tables, queue)
+    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][:moments]
     first = _find_begin(tables, queue.rows, longest[0])
     shown = {
         int(queues.longest_packet[row]): (queues.longest_time_ns[row], queues.longest_ns[row], row) for row in longest

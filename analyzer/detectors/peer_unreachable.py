@@ -160,7 +160,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmission_timeouts": int(u.timeouts[rows].sum()),
         },
         evidence=tuple(
-            e for row in rows[: evidence.FEW_EXAMPLES].tolist() for e in unanswered.show_unanswered(tables, row)
+            item
+            for row in rows[hosts.pick_apart(tables, u.connection[rows], evidence.FEW_EXAMPLES)].tolist()
+            for item in unanswered.show_unanswered(tables, row)
         ),
         explanation=_explain(tables, rows, lost, kept_alive=kept_alive),
         remedies=_list_remedies(tables, rows, kept_alive=kept_alive),

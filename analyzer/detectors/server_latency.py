@@ -41,9 +41,9 @@ It is withdrawn if they mostly waited for processors, or were stopped by a CPU q
 Packet loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took
 half as long as the tail or longer. That holds for needless retransmissions as well: they show that ACKs were late,
 which no handler delays. Nor is a tail judged where time in the network's queue (`network-queueing`) can explain it, or
-for a method with fewer than a hundred responses. Nor is it if the late calls began before their server had answered any
-in the capture: a process that has just started takes long for its first calls (class loading, JIT compilation,
-connections to backends).
+for a method with fewer than a hundred responses of each server. Nor is it if the late calls began before their server
+had answered any in the capture: a process that has just started takes long for its first calls (class loading, JIT
+compilation, connections to backends).
 
 What would refute it
 --------------------
@@ -120,7 +120,7 @@ class Limits(Struct, frozen=True, eq=False):
     least_answers: int = 5
     """Fewest responses for a median (heuristic: two first calls with cold caches do not move a median of five)."""
     tail_answers: int = 100
-    """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
+    """Fewest responses of a server for a tail (heuristic: with fewer the 99th percentile is one response)."""
     first: float = 0.8
     """Share of a tail in calls begun before the server answered any, from which it is none (heuristic: most of it)."""
     of_server: int = 20
@@ -153,14 +153,14 @@ class _Slow(Struct, frozen=True, eq=False):
     p50_ns: int
     p99_ns: int
     tail: bool
-    peers: _Peers | None = None
-    """The servers, where one of them is slow and the others are not."""
+    peers: tuple[_Peers, ...] = ()
+    """The slow servers with the others of their clients, where those are not slow; the one that costs most first."""
 
     @property
     def lost_ns(self) -> int | None:
         """Return the time that the RPCs would not have needed; None where all calls are alike."""
         if self.peers:
-            return self.peers.lost_ns
+            return sum(peers.lost_ns for peers in self.peers)
         return self.beyond_median_ns if self.tail else None
 
     @property
@@ -216,13 +216,23 @@ def _may_differ(tables: Tables, method: Method, limits: Limits) -> bool:
     return len(distinct(hosts.number_servers(tables)[_find_connections(tables, method)])) > 1
 
 
-def _find_slow_server(tables: Tables, method: Method, least_ns: float, limits: Limits) -> _Peers | None:
-    """Find the one server whose median response takes twice as long as that of each other one; None without it.
-
-    Each of them must have answered enough RPCs of the method: a median of few says little.
-    """
+def _find_slow_servers(tables: Tables, method: Method, least_ns: float, limits: Limits) -> tuple[_Peers, ...]:
+    """Find in each pool of clients and servers the one server that is slow; nothing where they cost little together."""
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == method.number) & (rpcs.flags & COMPLETE != 0))
+    pools = group_rows(hosts.number_pools(tables)[rpcs.connection[mine]]).values()
+    found = [peers for rows in pools if (peers := _find_slow_server(tables, mine[rows], least_ns, limits))]
+    # what they take beyond the others is their own time, not the path's
+    few = sum(peers.lost_ns for peers in found) < limits.of_capture * rpc_time(tables)
+    return () if few else tuple(sorted(found, key=lambda peers: -peers.lost_ns))
+
+
+def _find_slow_server(tables: Tables, mine: Ints, least_ns: float, limits: Limits) -> _Peers | None:
+    """Find the one server whose median response takes twice as long as that of each other one; None without it.
+
+    Each of them must have answered enough of the RPCs: a median of few says little.
+    """
+    rpcs = tables.rpcs
     groups = list(group_rows(hosts.number_servers(tables)[rpcs.connection[mine]]).values())
     if len(groups) < 2 or min(map(len, groups)) < limits.of_server:
         return None
@@ -235,11 +245,7 @@ def _find_slow_server(tables: Tables, method: Method, least_ns: float, limits: L
         return None
     means = _measure_servers(tables, int(mine[groups[slowest][0]]))
     few = min(int(tables.connections.rpcs[rows].sum()) for _, rows in means) < limits.of_server
-    peers = None if few else _compare_servers(tables, means, limits)
-    # what it takes beyond the others is its own time, not the path's
-    if peers is None or peers.lost_ns < limits.of_capture * rpc_time(tables):
-        return None
-    return peers
+    return None if few else _compare_servers(tables, means, limits)
 
 
 def _measure_round_trips(tables: Tables) -> tuple[int, int]:
@@ -258,7 +264,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     p50, p99 = max(0, figures["p50"] - near), max(0, figures["p99"] - near)
     slow = _Slow(method, p50, p99, tail=True)
     least = limits.round_trips * round_trip
-    far = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
+    far = p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
+    far = far and _count_at_one_server(tables, method) >= limits.tail_answers
     is_unary = method.messages <= limits.unary_messages * method.rpcs
     if far and is_unary and _is_tail_of_server(slow, limits):
         if _find_longest_recovery(tables) >= limits.recovery * (p99 - p50):
@@ -269,18 +276,26 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
             return Skipped(
                 ID, f"the late responses of {method.name} belong to the first calls that the server answered"
             )
-        means = _measure_servers(tables, _find_examples(tables, slow)[0])
-        if means[0][0] < limits.of_tail * p99:
+        means = [_measure_servers(tables, rpc) for rpc in _find_longest_of_pools(tables, slow)]
+        if means[0][0][0] < limits.of_tail * p99:
             return slow
-        if peers := _compare_servers(tables, means, limits):
+        if peers := tuple(one for pool in means if (one := _compare_servers(tables, pool, limits))):
             return replace(slow, tail=False, peers=peers)
     most = max(limits.of_method * sum(method.budget), limits.of_capture * rpc_time(tables))
-    if is_unary and (peers := _find_slow_server(tables, method, max(limits.long_ns, least) + near, limits)):
+    if is_unary and (peers := _find_slow_servers(tables, method, max(limits.long_ns, least) + near, limits)):
         return replace(slow, tail=False, peers=peers)
     # a stream that the server keeps open, such as a watch, is the server's time too, but nobody waits for a response
     answering = min(slow.server_ns, figures["count"] * figures["mean"])
     alike = p50 >= max(limits.long_ns, least) and answering >= most
     return replace(slow, tail=False) if alike else None
+
+
+def _count_at_one_server(tables: Tables, method: Method) -> float:
+    """Count the responses of the server with most of them, which may be its part of the RPCs of all methods."""
+    used = _find_connections(tables, method)
+    places = group_rows(hosts.number_servers(tables)[used]).values()
+    of_servers = [int(tables.connections.rpcs[used[mine]].sum()) for mine in places]
+    return float((method.turnaround or {})["count"] * max(of_servers) / max(1, sum(of_servers)))
 
 
 def _is_tail_of_server(slow: _Slow, limits: Limits) -> bool:
@@ -332,10 +347,11 @@ def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Li
 
 def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
     first = slow[0]
-    rows = _find_examples(tables, first)
-    used = first.peers.connections if first.peers else _find_connections(tables, first.method)
+    rows = _sort_longest(tables, first)[: evidence.EXAMPLES]
+    own = [peers.connections for peers in first.peers]
+    used = np.concatenate(own) if own else _find_connections(tables, first.method)
     connections = tuple(distinct(used).tolist())
-    server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
+    server = name_hosts(tables, used, 1)
     longest = _name_server_of_longest(tables, used, rows) if first.tail else ""
     name = first.method.name or _NO_NAME
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
@@ -353,7 +369,7 @@ def _make_finding(tables: Tables, slow: list[_Slow]) -> Finding:
         lost_ns=lost if grave else None,
         share=share_of_time(tables, lost) if grave else None,
         metrics={**_measure(slow, share), **(spent.make_metrics() if spent else {})},
-        evidence=tuple(_show_rpcs(tables, rows)),
+        evidence=tuple(_show_rpcs(tables, _find_examples(tables, first, used))),
         explanation=(
             f"{words}{longest} The round trip between client and server is not included; {share:.0%} of all RPC time "
             f"is the server's. {spent.explain() if spent else _ONE_BOX}"
@@ -394,21 +410,26 @@ def _find_connections(tables: Tables, method: Method) -> Ints:
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:
     if slow.peers:
-        return f"{name}: {server} took {duration(slow.peers.mean_ns)} per RPC, others of its kind much less"
+        most, kind = duration(max(peers.mean_ns for peers in slow.peers)), "their" if slow.peers[1:] else "its"
+        return f"{name}: {server} took {'up to ' * bool(slow.peers[1:])}{most} per RPC, others of {kind} kind much less"
     if slow.tail:
         return f"{name}: {server} took {duration(slow.p99_ns)} for one response in a hundred"
     return f"{name}: {server} took {duration(slow.p50_ns)} for the median response"
 
 
-def _compare(peers: _Peers, server: str) -> str:
-    mean, most = duration(peers.mean_ns), duration(peers.others_mean_ns)
-    return f"{server} takes {mean} per RPC, the {count(peers.others, 'other server')} at most {most}"
+def _compare(peers: tuple[_Peers, ...], server: str) -> str:
+    mean = duration(max(one.mean_ns for one in peers))
+    most = duration(max(one.others_mean_ns for one in peers))
+    if len(peers) > 1:
+        return f"{server} take up to {mean} per RPC, the other servers of their clients at most {most}"
+    return f"{server} takes {mean} per RPC, the {count(peers[0].others, 'other server')} at most {most}"
 
 
 def _summarize(slow: _Slow, server: str, name: str) -> str:
     p50, p99 = duration(slow.p50_ns), duration(slow.p99_ns)
     if slow.peers:
-        return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
+        whose = "their" if slow.peers[1:] else "its"
+        return f"{_compare(slow.peers, server)}: {whose} calls are the slow ones of {name}."
     if slow.tail:
         return (
             f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} or more for one "
@@ -422,7 +443,8 @@ def _write_verdict(tables: Tables, slow: list[_Slow], server: str, spent: Spent 
     first, name = slow[0], slow[0].method.name or _NO_NAME
     p50, p99 = duration(first.p50_ns), duration(first.p99_ns)
     if first.peers:
-        return f"{_compare(first.peers, server)}: compare its host and its load with theirs."
+        hosts_with = "their hosts and their load with those" if first.peers[1:] else "its host and its load with theirs"
+        return f"{_compare(first.peers, server)}: compare {hosts_with}."
     known = spent and spent.advise()
     if first.tail:
         behind = f"capture behind it, too: {proxy} passes calls on"
@@ -444,12 +466,26 @@ def _is_same(tables: Tables, one: _Slow, other: _Slow) -> bool:
     return one.method.name is None and other.method.name is None and of[0] == of[1]
 
 
-def _find_examples(tables: Tables, slow: _Slow) -> Ints:
-    """Find the longest RPCs of the method."""
+def _sort_longest(tables: Tables, slow: _Slow) -> Ints:
+    """List the RPCs of the method, the longest first."""
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
-    order = np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))
-    return mine[order][: evidence.EXAMPLES]
+    return mine[np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))]
+
+
+def _find_examples(tables: Tables, slow: _Slow, connections: Ints) -> Ints:
+    """Find the longest RPCs of the method on some connections, of different servers where those are slow as well."""
+    rpcs, rows = tables.rpcs, _sort_longest(tables, slow)
+    rows = rows[np.isin(rpcs.connection[rows], connections)] if slow.peers else rows
+    rows = rows[rpcs.duration_ns[rows] >= min(slow.p99_ns, rpcs.duration_ns[rows[0]])] if slow.tail else rows
+    return rows[hosts.pick_apart(tables, rpcs.connection[rows])]
+
+
+def _find_longest_of_pools(tables: Tables, slow: _Slow) -> list[int]:
+    """Find the longest RPC of the method in each pool of clients and servers, the longest one first."""
+    rows = _sort_longest(tables, slow)
+    pools = group_rows(hosts.number_pools(tables)[tables.rpcs.connection[rows]])
+    return [int(rows[place]) for place in sorted(int(places[0]) for places in pools.values())]
 
 
 def _show_rpcs(tables: Tables, rows: Ints) -> Iterator[Evidence]:
@@ -467,7 +503,7 @@ def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
         "server_time_ns": first.server_ns,
         "server_time_share": share,
         "long_tail": int(first.tail),
-        "slow_servers": int(first.peers is not None),
+        "slow_servers": len(first.peers),
         "slow_methods": len(slow),
         "slow_methods_p50": ", ".join(f"{s.method.name or 'unknown'} {duration(s.p50_ns)}" for s in slow[:5]),
     }

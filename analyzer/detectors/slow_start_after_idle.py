@@ -66,7 +66,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..facts import congestion, contradictions, evidence, hosts, methods, ratings, stalls
+from ..facts import congestion, contradictions, hosts, methods, ratings, stalls
 from ..model.budget import CAUSES
 from ..model.detector import About, Requirement
 from ..model.finding import Evidence, Finding, Remedy, Skipped
@@ -204,7 +204,11 @@ def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Findi
         lost_ns=lost,
         share=share,
         metrics=_measure(tables, first_rows, lost_rows),
-        evidence=tuple(e for burst in bursts[: evidence.EXAMPLES] for e in _show_burst(tables, burst)),
+        evidence=tuple(
+            item
+            for place in hosts.pick_apart(tables, waits.connection[first_rows])
+            for item in _show_burst(tables, bursts[place])
+        ),
         explanation=_explain(example, len(bursts), each, named),
         remedies=list_remedies(" and ".join(named)),
         references=(

@@ -53,9 +53,8 @@ from msgspec import Struct
 
 from ..facts import draining, software_at, timeouts
 from ..facts import failures as common
-from ..facts.evidence import EXAMPLES
 from ..facts.failures import Failed
-from ..facts.hosts import name_hosts
+from ..facts.hosts import name_hosts, number_servers, pick_apart
 from ..facts.ratings import lower, quality_allows
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -63,7 +62,7 @@ from ..model.text import duration
 from ..software import timers
 from ..software.recognise import recognise
 from ..tables import NOT_SEEN, Ints, Mask, Tables
-from ..tables.grouping import distinct
+from ..tables.grouping import distinct, group_rows
 
 ID = "stream-timeout"
 ABOUT = About(
@@ -174,9 +173,16 @@ def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits:
     trips = np.maximum(tables.connections.min_rtt_ns[tables.rpcs.connection[mine.rpc]], 0)
     long = float(np.median(same)) >= max(limits.shortest_ns, limits.round_trips * float(np.median(trips)))
     enough = len(chosen) >= max(limits.rpcs, limits.most_of * of)
-    if not (long and enough and _end_apart(tables, mine, same, limits)):
+    if not (long and enough and _end_apart(tables, mine, same, limits) and _are_apart(tables, mine, same, limits)):
         return None
     return _Timed(mine, same, measures, of)
+
+
+def _are_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:
+    """Check that most of them did not end together with all others of their server: it, or a proxy, stopped those."""
+    groups = group_rows(number_servers(tables)[tables.rpcs.connection[rows.rpc]]).values()
+    alone = (len(mine) == 1 or _end_apart(tables, rows.where(mine), times[mine], limits) for mine in groups)
+    return 2 * sum(len(mine) for mine, apart in zip(groups, alone, strict=True) if apart) > len(rows)
 
 
 def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:
@@ -247,7 +253,7 @@ def _list_timers(rows: Failed, timed: _Timed, software: str | None) -> tuple[Rem
 
 def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
     rpcs, failures = tables.rpcs, tables.failures
-    for place in range(min(EXAMPLES, len(rows))):
+    for place in pick_apart(tables, rpcs.connection[rows.rpc]):
         rpc, row = int(rows.rpc[place]), int(rows.row[place])
         yield common.began(tables, rpc)
         before = int(failures.silence_from_packet[row])

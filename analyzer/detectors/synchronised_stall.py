@@ -69,7 +69,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..facts import contradictions, evidence, hosts, methods, ratings, relays, software_at, threads, vantage
+from ..facts import contradictions, hosts, methods, ratings, relays, software_at, threads, vantage
+from ..facts.groups import Case, Group, put_together
 from ..model.budget import CAUSES
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Scope, Severity, Skipped
@@ -174,15 +175,22 @@ class _Stalls(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the host that was silent for longest."""
+    """Yield one finding about all servers that were silent, and one about all clients."""
     if not len(tables.stalls.connection):
         return
     proved = _prove(tables, limits)
     rows = np.flatnonzero(proved.by_ping | proved.by_rpcs)
     groups = group_rows(_number_hosts(tables)[rows]).values()
     found = [stalls for group in groups if (stalls := _collect(tables, rows[group], proved, limits))]
-    if found:
-        yield _make_finding(tables, max(found, key=lambda stalls: stalls.total_ns), limits)
+    yield from put_together(
+        tables, [_make_case(tables, stalls) for stalls in found], lambda group: _make_finding(tables, group, limits)
+    )
+
+
+def _make_case(tables: Tables, stalls: _Stalls) -> Case[_Stalls]:
+    connections = tuple(distinct(tables.stalls.connection[stalls.rows]).tolist())
+    lost = _count_lost(tables, stalls) if stalls.waiting else None
+    return Case(stalls, connections, stalls.direction, stalls.total_ns, lost, DIRECTIONS[stalls.direction])
 
 
 class _Proved(Struct, frozen=True, eq=False):
@@ -323,12 +331,14 @@ def _is_long_for_few(tables: Tables, rows: Ints, proved: _Proved, limits: Limits
 
 def _are_methods_quick(tables: Tables, stall: int, most_ns: int) -> bool:
     """Check whether the methods of the RPCs that waited in a stall usually take less: they are no long polls."""
-    stalls, rpcs = tables.stalls, tables.rpcs
+    stalls, rpcs, used = tables.stalls, tables.rpcs, tables.connection_methods
     start, end = stalls.start_time_ns[stall], stalls.start_time_ns[stall] + stalls.duration_ns[stall]
     on = rpcs.connection == stalls.connection[stall]
-    waited = on & (rpcs.start_time_ns <= start) & (rpcs.start_time_ns + rpcs.duration_ns >= end)
-    numbers = distinct(rpcs.method[waited]).tolist()
-    return bool(numbers) and all(np.median(rpcs.duration_ns[rpcs.method == one]) <= most_ns for one in numbers)
+    waited = rpcs.method[on & (rpcs.start_time_ns <= start) & (rpcs.start_time_ns + rpcs.duration_ns >= end)]
+    if not len(waited) and on.sum() < tables.connections.rpcs[stalls.connection[stall]]:  # not all have rows
+        waited = used.method[used.connection == stalls.connection[stall]]
+    usual = {method.number: method.latency["p50"] for method in tables.methods if method.latency}
+    return len(waited) > 0 and all(usual.get(one, most_ns + 1) <= most_ns for one in distinct(waited).tolist())
 
 
 def _are_answered_at_once(tables: Tables, rows: Ints, limits: Limits) -> bool:
@@ -367,28 +377,45 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
     return ""
 
 
-def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
+def _add_up(group: Group[_Stalls]) -> _Stalls:
+    """Add up the stalls of several hosts; those of one stay as they are."""
+    facts, first = group.facts, group.facts[0]
+    if len(facts) == 1:
+        return first
+    return _Stalls(
+        rows=np.sort(np.concatenate([one.rows for one in facts])),
+        direction=first.direction,
+        pings=sum(one.pings for one in facts),
+        times=np.sort(np.concatenate([one.times for one in facts])),
+        median_ns=int(np.median([one.median_ns for one in facts])),
+        paused=all(one.paused for one in facts),
+        waiting=sum(one.waiting for one in facts),
+        waited_ns=sum(one.waited_ns for one in facts),
+    )
+
+
+def _make_finding(tables: Tables, group: Group[_Stalls], limits: Limits) -> Finding:
+    stalls, connections = _add_up(group), group.connections
     table, rows = tables.stalls, stalls.rows
-    connections = tuple(distinct(table.connection[rows]).tolist())
-    who, paused = hosts.host(tables, connections[0], stalls.direction), stalls.paused
+    who, paused = group.who, stalls.paused
     software = recognise(hosts.implementation(tables, int(table.connection[rows[0]]), stalls.direction))
-    lost = _count_lost(tables, stalls) if stalls.waiting else None
-    share = None if lost is None else methods.share_of_time(tables, lost)
-    length, often = duration(stalls.median_ns), format_times(len(stalls.times))
+    often = group.write_each(lambda one: len(one.times), format_times)
     suspects = "garbage collection" if paused else "a lock, garbage collection"
-    period = _find_period(stalls, limits)
+    periods = {_find_period(one, limits) for one in group.facts}
+    period = periods.pop() if len(periods) == 1 else ""
     spent = _read_threads(tables, stalls)
     known = spent and spent.advise()
-    state = "was busy" if spent and spent.is_busy else "was unresponsive" if paused else "sent nothing"
-    stopped = f"{who} {state} {often} for {length}"
+    was = group.say("was", "were")
+    state = f"{was} busy" if spent and spent.is_busy else f"{was} unresponsive" if paused else "sent nothing"
+    stopped = f"{who} {state} {often} for {duration(stalls.median_ns)}"
     return Finding(
         id=ID,
         title=stopped + (f"; {period}" if period else ""),
-        severity=_rate_severity(tables, stalls, share, limits),
+        severity=_rate_severity(tables, group, limits),
         confidence=ratings.lower("high" if paused or known else "medium", ratings.quality_allows(tables)),
         scope=Scope(connections, methods.methods_of_connections(tables, connections)),
-        lost_ns=lost,
-        share=share,
+        lost_ns=group.lost_ns,
+        share=group.share,
         metrics={
             "side": DIRECTIONS[stalls.direction],
             "stalls": len(stalls.times),
@@ -397,11 +424,16 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "silent_ns": stalls.total_ns,
             "late_pings": stalls.pings,
             "rpcs_waiting": stalls.waiting,
-            "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
+            "shortest_interval_ns": _find_shortest_interval(group),
             **(spent.make_metrics() if spent else {}),
         },
-        evidence=tuple(item for row in rows[: evidence.EXAMPLES].tolist() for item in _show_stall(tables, row)),
-        explanation=_explain(tables, stalls, who, period, spent),
+        evidence=tuple(
+            item
+            for one in group.shown
+            for row in one.rows[: group.limit_moments()].tolist()
+            for item in _show_stall(tables, row)
+        ),
+        explanation=_explain(tables, group, often, period, spent),
         remedies=pauses.list_remedies(software, who, quota=period == _QUOTA, paused=paused),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
@@ -410,6 +442,11 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             f"{known or f'look for {suspects}, a CPU quota, a blocked event loop or a paused host there'}."
         ),
     )
+
+
+def _find_shortest_interval(group: Group[_Stalls]) -> int:
+    """Find the shortest time between two stalls of a host; -1 without two."""
+    return min((int(np.diff(one.times).min()) for one in group.facts if len(one.times) > 1), default=-1)
 
 
 _QUOTA = "the silences end in step with 100 ms, the period of a CPU quota"
@@ -421,14 +458,17 @@ def _count_lost(tables: Tables, stalls: _Stalls) -> int:
     return min(stalls.waited_ns, total_ns(tables.connection_budgets[connections, _SERVER]))
 
 
-def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits: Limits) -> Severity:
-    """Rate a server by RPC time, a client by its connections' time: its callers wait before their first packet."""
-    if share is not None:
-        return ratings.severity(share, limits.warning_share, limits.critical_share)
+def _rate_severity(tables: Tables, group: Group[_Stalls], limits: Limits) -> Severity:
+    """Rate servers by RPC time, clients by their connections' time: their callers wait before their first packet."""
+    if group.share is not None:
+        return ratings.severity(group.share, limits.warning_share, limits.critical_share)
     c = tables.connections
-    rows = distinct(tables.stalls.connection[stalls.rows])
-    span = int(c.last_time_ns[rows].max() - c.first_time_ns[rows].min())
-    return "warning" if stalls.total_ns >= limits.warning_share * max(span, 1) else "info"
+    for case in group.cases:
+        rows = list(case.connections)
+        span = int(c.last_time_ns[rows].max() - c.first_time_ns[rows].min())
+        if case.fact.total_ns >= limits.warning_share * max(span, 1):
+            return "warning"
+    return "info"
 
 
 def _read_threads(tables: Tables, stalls: _Stalls) -> threads.Spent | None:
@@ -449,11 +489,12 @@ def _read_threads(tables: Tables, stalls: _Stalls) -> threads.Spent | None:
     return threads.read_spent(tables, stalls.direction, choose, stalls.total_ns)
 
 
-def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: threads.Spent | None) -> str:
-    table, rows = tables.stalls, stalls.rows
+def _explain(tables: Tables, group: Group[_Stalls], often: str, period: str, spent: threads.Spent | None) -> str:
+    stalls = _add_up(group)
     parts = [
-        f"{format_times(len(stalls.times)).capitalize()} {who} sent nothing for {_describe_lengths(tables, stalls)} "
-        f"although its peer waited{f'; {period}' if period else ''}."
+        f"{group.say(f'{often.capitalize()} {group.who} sent nothing', f'{group.who} sent nothing {often}')} for "
+        f"{_describe_lengths(tables, stalls)} although {group.say('its peer', 'their peers')} waited"
+        f"{f'; {period}' if period else ''}."
     ]
     if stalls.waiting:
         parts.append(
@@ -461,16 +502,17 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str, spent: thre
         )
     if stalls.pings:
         parts.append(
-            f"{format_times(stalls.pings).capitalize()} it did not acknowledge a PING meanwhile, which the HTTP/2 "
-            f"library does at once unless {_PINGS_WAIT}."
+            f"{format_times(stalls.pings).capitalize()} {group.say('it', 'they')} did not acknowledge a PING "
+            f"meanwhile, which the HTTP/2 library does at once unless {_PINGS_WAIT}."
         )
     if spent:
         parts.append(spent.explain())
     elif not stalls.pings:
         parts.append("A lock, a pool or a service that all calls need would look the same.")
-    acked = int((table.acked_time_ns[rows] >= 0).sum())
+    acked = int((tables.stalls.acked_time_ns[stalls.rows] >= 0).sum())
     if acked:
-        parts.append(f"Its TCP acknowledged all bytes in {count(acked, 'silence')}, so its kernel and the path worked.")
+        its = f"{group.say('Its', 'Their')} TCP acknowledged all bytes in {count(acked, 'silence')}"
+        parts.append(f"{its}, so {group.say('its kernel and the path', 'their kernels and the paths')} worked.")
     if stalls.direction == 0:
         parts.append("What it costs calls before their first packet is not in the RPCs' durations.")
     return " ".join(parts)

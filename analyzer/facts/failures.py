@@ -18,7 +18,7 @@ from ..summary import figures
 from ..tables import BEGUN_BEFORE, NO_AGENT, NOT_SEEN, Codes, Counts, Ints, Mask, Shorts, Tables, error_name
 from ..tables.durations import totals_ns
 from ..tables.grouping import distinct, take_rows
-from .evidence import EXAMPLES
+from .hosts import pick_apart
 from .ratings import severity
 
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
@@ -385,8 +385,8 @@ def announce_withheld(tables: Tables, rpc: Counts) -> str:
 
 
 def spans(tables: Tables, rows: Failed) -> Iterator[Evidence]:
-    """Yield begin and end of the first RPCs."""
-    for place in range(min(EXAMPLES, len(rows))):
+    """Yield begin and end of the first RPCs, of different hosts if there are."""
+    for place in pick_apart(tables, tables.rpcs.connection[rows.rpc]):
         rpc = int(rows.rpc[place])
         yield began(tables, rpc)
         yield ended(tables, rpc, reset_words(tables, rows, place))

@@ -11,8 +11,8 @@ from ..model.text import duration, format_times
 from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from ..tables.grouping import distinct
-from . import evidence, hosts, ratings, vantage
+from ..tables.grouping import distinct, group_rows
+from . import hosts, ratings, vantage
 from .methods import names, rpc_time, share_of_time
 
 
@@ -46,8 +46,20 @@ class Stalls(Struct, frozen=True, eq=False):
 
 def find_stalls(tables: Tables, cause: str) -> Stalls | None:
     """Find the blocked intervals of a cause; None when there are none, or when they cost no RPC any time."""
+    return sum_up_stalls(tables, np.flatnonzero(tables.waits.cause == CAUSES.index(cause)), cause)
+
+
+def split_by_hosts(tables: Tables, cause: str) -> list[Stalls]:
+    """Find the blocked intervals of a cause between each two hosts, in both directions."""
+    c, rows = tables.connections, np.flatnonzero(tables.waits.cause == CAUSES.index(cause))
+    on = tables.waits.connection[rows]
+    groups = group_rows(c.client_ip[on].astype(np.int64) << 32 | c.server_ip[on]).values()
+    return [stalls for group in groups if (stalls := sum_up_stalls(tables, rows[group], cause))]
+
+
+def sum_up_stalls(tables: Tables, rows: Ints, cause: str) -> Stalls | None:
+    """Sum up blocked intervals of a cause; None when there are none, or when they cost no RPC any time."""
     number = CAUSES.index(cause)
-    rows = np.flatnonzero(tables.waits.cause == number)
     if not len(rows):
         return None
     ends = sum_by_end(tables, rows)
@@ -124,9 +136,10 @@ def measure(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
 
 
 def sort_longest(tables: Tables, rows: Ints) -> list[int]:
-    """Return the rows of the longest blocked intervals, in the order of time."""
-    order = np.argsort(-tables.waits.duration_ns[rows], kind="stable")[: evidence.EXAMPLES]
-    return sorted(rows[order].tolist(), key=lambda row: int(tables.waits.start_time_ns[row]))
+    """Return the rows of the longest blocked intervals, of different hosts if there are, in the order of time."""
+    waits, longest = tables.waits, rows[np.argsort(-tables.waits.duration_ns[rows], kind="stable")]
+    shown = longest[hosts.pick_apart(tables, waits.connection[longest])]
+    return sorted(shown.tolist(), key=lambda row: int(waits.start_time_ns[row]))
 
 
 def is_release_shown(tables: Tables, row: int) -> bool:
@@ -151,6 +164,13 @@ def describe_owed(tables: Tables, row: int) -> str:
     return f"{left:,} bytes of the message" if left else "the frame that ends the stream"
 
 
+def name_ends(tables: Tables, stalls: Stalls) -> tuple[str, str]:
+    """Name the hosts of the side that was blocked longer, and those at the other end."""
+    _, direction = stalls.first
+    on = [end[0] for end in stalls.ends if end[1] == direction]
+    return hosts.name_hosts(tables, on, direction), hosts.name_hosts(tables, on, 1 - direction)
+
+
 def count_times(tables: Tables, stalls: Stalls) -> str:
     """Say how often the side was blocked that was blocked longer, and how often the other one."""
     mine = sum(count for _, direction, count, _ in stalls.ends if direction == stalls.first[1])
@@ -158,7 +178,7 @@ def count_times(tables: Tables, stalls: Stalls) -> str:
     if not others:
         return format_times(mine)
     theirs = sum(count for _, _, count, _ in others)
-    other = f"{hosts.host(tables, *others[0][:2])} {format_times(theirs)}"
+    other = f"{hosts.name_hosts(tables, [end[0] for end in others], others[0][1])} {format_times(theirs)}"
     return f"{format_times(mine)} (and {other})"
 
 

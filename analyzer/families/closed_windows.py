@@ -22,22 +22,28 @@ def find_shut(tables: Tables) -> Ints:
 
 def make_finding(tables: Tables, limits: stalls.TimeLimits, rows: Ints, ident: str) -> Finding:
     """Report the reader that blocked the first of them."""
-    o, first = tables.open_rpcs, int(rows[0])
+    o = tables.open_rpcs
     connections = tuple(distinct(o.connection[rows]).tolist())
     lost = min(total_ns(tables.connection_budgets[list(connections), _CAUSE]), methods.rpc_time(tables))
     share = methods.share_of_time(tables, lost)
-    sender, reader = _name_ends(tables, first)
+    readers = o.waits_for[rows]
+    sender, reader = (hosts.name_hosts(tables, o.connection[rows], side) for side in (1 - readers, readers))
     longest = max(_get_wait(tables, row) for row in rows.tolist())
     return Finding(
         id=ident,
-        title=f"{reader} kept its TCP receive window closed for {duration(longest)}, and {sender} was blocked",
+        title=f"{reader} kept its TCP receive window closed for {duration(longest)}, and {sender} "
+        f"{'were' if hosts.are_many(sender) else 'was'} blocked",
         severity=ratings.severity(share, limits.warning_share, limits.critical_share),
         confidence=ratings.quality_allows(tables),
         scope=stalls.make_scope(tables, o.connection[rows], o.method[rows]),
         lost_ns=lost,
         share=share,
         metrics={"blocked_rpcs": len(rows), "longest_wait_ns": longest},
-        evidence=tuple(item for row in rows[: evidence.FEW_EXAMPLES].tolist() for item in _show(tables, row)),
+        evidence=tuple(
+            item
+            for row in rows[hosts.pick_apart(tables, o.connection[rows], evidence.FEW_EXAMPLES)].tolist()
+            for item in _show(tables, row)
+        ),
         explanation=_explain(tables, rows),
         remedies=_list_remedies(reader),
         references=("RFC 9293 section 3.8.6.1",),

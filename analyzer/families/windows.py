@@ -7,20 +7,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..facts import hosts, ratings
+from ..facts.groups import Case, Group, put_together
 from ..facts.stalls import (
     Stalls,
     TimeLimits,
     count_times,
     describe_owed,
     find_scope,
-    find_stalls,
     is_release_shown,
     join_intervals,
     list_blocked,
     measure,
+    name_ends,
     rate_confidence,
     show_interval,
     sort_longest,
+    split_by_hosts,
+    sum_up_stalls,
 )
 from ..model.budget import CAUSES
 from ..model.finding import Evidence, Finding, Remedy, Skipped
@@ -64,13 +67,12 @@ class Window(Struct, frozen=True, eq=False):
 
 
 def detect_window(tables: Tables, limits: ReaderLimits, window: Window) -> Iterator[Finding | Skipped]:
-    """Yield one finding about all senders blocked by a window, or why some could not be judged."""
+    """Yield one finding about all senders blocked by windows alike, or why some could not be judged."""
     waits = tables.waits
     if not len(waits.cause):
         return
-    stalls = find_stalls(tables, window.cause)
-    if stalls:
-        yield _make_finding(tables, limits, window, stalls)
+    cases = [_make_case(tables, limits, window, stalls) for stalls in split_by_hosts(tables, window.cause)]
+    yield from put_together(tables, cases, lambda group: _make_finding(tables, limits, window, group))
     unexplained = waits.cause == CAUSES.index("unexplained")
     late = unexplained & (tables.connections.complete[waits.connection] == 0)
     if late.any():
@@ -113,15 +115,29 @@ class _Words(Struct, frozen=True, eq=False):
     reading: _Reading | None = None
 
 
-def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> Finding:
-    words = _choose_words(tables, limits, window, stalls)
-    connection, direction = stalls.first
+def _make_case(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> Case[Stalls]:
+    """Judge the reader between two hosts: only those that read alike are put together."""
+    words = _choose_words(tables, limits, window, stalls, name_ends(tables, stalls))
+    connections = tuple(dict.fromkeys(end[0] for end in stalls.ends))
+    kind = f"{DIRECTIONS[stalls.first[1]]} {words.slow_reader}"
+    return Case(stalls, connections, stalls.first[1], stalls.lost_ns, stalls.lost_ns, kind)
+
+
+def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, group: Group[Stalls]) -> Finding | None:
+    first = group.facts[0]
+    stalls = sum_up_stalls(tables, np.sort(np.concatenate([one.rows for one in group.facts])), window.cause)
+    if stalls is None:
+        return None
+    words = _choose_words(tables, limits, window, first, name_ends(tables, first))
+    step = _choose_words(tables, limits, window, first, (group.who, group.peers)).first_step
+    connection, direction = first.first
     total = duration(stalls.lost_ns)
     late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
     senders = set(tables.waits.direction[stalls.rows].tolist())
+    was = group.say("was", "were")
     return Finding(
         id=window.id,
-        title=f"{words.blocked} was blocked {count_times(tables, stalls)} by {window.name}",
+        title=f"{group.who} {was} blocked {count_times(tables, stalls)} by {window.name}",
         severity=ratings.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=ratings.lower(rate_confidence(tables, stalls.rows), "medium" if late else "high"),
         scope=find_scope(tables, stalls.rows),
@@ -135,16 +151,13 @@ def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: 
             item for row in sort_longest(tables, stalls.rows) for item in _show_interval(tables, window, row)
         ),
         explanation=(
-            f"{words.blocked} stopped inside messages because {window.name} of {words.reader} was used up. It resumed "
-            f"with the next {window.opened_by} ({list_blocked(tables, stalls)}). {words.why} "
-            f"The RPCs that waited lost {total} in total.{_PROVED if late else ''}"
+            f"{group.who} stopped inside messages because {window.name} of {group.peers} was used up. "
+            f"{group.say('It', 'They')} resumed with the next {window.opened_by} ({list_blocked(tables, stalls)}). "
+            f"{words.why} The RPCs that waited lost {total} in total.{_PROVED if late else ''}"
         ),
         remedies=_list_remedies(tables, window, words, connection, direction),
         references=window.references,
-        verdict=(
-            f"{words.blocked} was blocked by {window.name} for {total} ({stalls.share:.0%} of RPC time): "
-            f"{words.first_step}."
-        ),
+        verdict=(f"{group.who} {was} blocked by {window.name} for {total} ({stalls.share:.0%} of RPC time): {step}."),
     )
 
 
@@ -211,7 +224,11 @@ def _measure_slow_streams(tables: Tables, window: Window, stalls: Stalls, round_
 
     Some libraries give back the connection's window at once, whatever the application has read.
     """
-    streams = find_stalls(tables, "stream_window") if window.cause == "connection_window" else None
+    if window.cause != "connection_window":
+        return None
+    waits, own = tables.waits, [end[0] for end in stalls.ends]
+    blocked = (waits.cause == CAUSES.index("stream_window")) & np.isin(waits.connection, own)
+    streams = sum_up_stalls(tables, np.flatnonzero(blocked), "stream_window")
     blocked_ns = {(connection, direction): time for connection, direction, _, time in (streams.ends if streams else ())}
     if streams is None or blocked_ns.get(stalls.first, 0) < stalls.ends[0][3]:
         return None
@@ -240,9 +257,11 @@ def _are_both_shut(tables: Tables, window: Window, rows: Ints) -> bool:
 _BOTH = " The stream window and the connection window were both used up: enlarging one alone will not help."
 
 
-def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> _Words:
-    connection, direction = stalls.first
-    blocked, reader = hosts.host(tables, connection, direction), hosts.host(tables, connection, 1 - direction)
+def _choose_words(
+    tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls, ends: tuple[str, str]
+) -> _Words:
+    """Judge by the intervals between two hosts whether the reader is slow, and say so of `ends`: sender and reader."""
+    blocked, reader = ends
     figures = measure(tables, stalls)
     each, rtt = duration(float(figures["median_wait_ns"])), int(figures["round_trip_ns"])
     if rtt < 0:

@@ -74,12 +74,12 @@ def _move(name: str, side: Side, number: int) -> Iterator[Captured]:
 def test_each_host_counts(detector: Any, name: str, side: Side, tmp_path: Path) -> None:
     alone, together = (must(detector, on_hosts(name, side, hosts, tmp_path)) for hosts in (1, HOSTS))
     assert f"{side} 10.0.0.9" in alone.verdict
-    assert f"{HOSTS} {side}s (10.0.0.9 and others)" in together.verdict
+    assert f"{HOSTS} of {HOSTS} {side}s" in together.verdict
     assert f"{side} 10.0.0.9" not in together.title + together.verdict
     assert len(together.scope.connections) == HOSTS
 
 
-@pytest.mark.parametrize(("hosts", "named"), [(1, "client 10.0.0.9"), (2, "2 clients (10.0.0.9 and others)")])
+@pytest.mark.parametrize(("hosts", "named"), [(1, "client 10.0.0.9"), (2, "2 of 2 clients")])
 def test_advice_is_for_each_host(hosts: int, named: str, tmp_path: Path) -> None:
     tables = on_hosts("failures-too-many-pings", "client", hosts, tmp_path)
     probes = changed(tables, "pings", purpose=tables.pings.purpose * 0 + _core.PING_PURPOSES.index("bdp"))
