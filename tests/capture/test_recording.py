@@ -75,7 +75,9 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines[:-1]]
 
 
-SAYS = "import signal,sys,time;signal.signal(signal.{0}, lambda *_: sys.exit(7));print('up',flush=True);time.sleep(60)"
+SAYS = (
+    "import signal,sys,time;signal.signal(signal.{0}, lambda *_: sys.exit(7));print('up',flush=True);time.sleep(1000)"
+)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from recorder import AS_NOBODY, NOBODY, arguments, benchmark, capture, free_port, may_record, sidecar
-from support import wait_until
+from support import PATIENCE_S, wait_until
 
 from grpcdiag.analyzer.sidecar.processes.record import RecordError, read_record
 from grpcdiag.capture import ending, processes, recording, thread_times
@@ -186,8 +186,8 @@ def test_a_tracer_that_fails_changes_nothing_else(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr(processes, "check_possible", lambda: str(program))
-    monkeypatch.setattr(processes, "START_PATIENCE_S", 0.5 if "sleep" in script else 60)
-    monkeypatch.setattr(processes, "STOP_PATIENCE_S", 0.5 if "sleep" in script else 60)
+    monkeypatch.setattr(processes, "START_PATIENCE_S", 0.5 if script.startswith("exec") else PATIENCE_S)
+    monkeypatch.setattr(processes, "STOP_PATIENCE_S", 0.5 if "sleep" in script else PATIENCE_S)
     monkeypatch.setattr(ending, "BLOCK_S", 0)
     said: list[str] = []
     command = ("sh", "-c", "kill -TERM $$" if detail == "auto" else "exit 7")
@@ -243,9 +243,17 @@ def test_an_incomplete_record_is_told_on_a_full_disk(tmp_path: Path, monkeypatch
     monkeypatch.setattr(processes, "Tracer", Killed)
     monkeypatch.setattr(recording, "LEAST_FREE", 1 << 62)
     output = str(tmp_path / "run.pcap")
-    plan = Plan(("sleep", "1"), output, "lo", "port 1", (1,), processes="on", patience_s=0)
+    told = tmp_path / "told"
+    command = ("sh", "-c", 'until [ -e "$0" ]; do sleep 0.02; done', str(told))
+    plan = Plan(command, output, "lo", "port 1", (1,), processes="on", patience_s=0)
     said: list[str] = []
-    problems = recording.record(plan, said.append).problems
+
+    def tell(line: str) -> None:
+        said.append(line)
+        if "the disk is almost full" in line:
+            told.touch()
+
+    problems = recording.record(plan, tell).problems
     assert any("the disk is almost full" in line for line in said)
     assert any(line.startswith("threads are not recorded, only packets: ") for line in problems)
     assert not (tmp_path / RECORD).exists()
@@ -481,6 +489,9 @@ def test_a_thread_that_ends_is_in_no_other_cgroup() -> None:
         assert Path(f"/proc/{running.pid}").exists(), "nobody has waited for it yet"
 
 
+WAITS = """
+while not __import__("os").path.exists(sys.argv[1]): time.sleep(0.02)
+"""
 BUSY = """
 import sys, time
 while time.process_time() < 0.1: pass
@@ -527,8 +538,17 @@ def test_without_a_record_of_threads_their_times_are_recorded(tmp_path: Path, mo
     may_record()
     monkeypatch.setattr(processes, "check_possible", lambda: _refuse())
     monkeypatch.setattr(ending, "BLOCK_S", 0)
+    real, looked = ThreadTimes.look, tmp_path / "looked"
+
+    def look(times: ThreadTimes) -> None:
+        real(times)
+        if times.describe():
+            looked.touch()
+
+    monkeypatch.setattr(ThreadTimes, "look", look)
+    until_looked = (sys.executable, "-S", "-c", BUSY.replace("input()", WAITS), str(looked))
     for detail, expected in (("auto", Path("/proc/self/schedstat").exists()), ("off", False)):
-        command = (sys.executable, "-S", "-c", BUSY.replace("input()", "time.sleep(0.5)"))
+        command = until_looked if expected else (*until_looked[:3], str(tmp_path))
         plan = Plan(command, str(tmp_path / "run.pcap"), "lo", "port 1", (1,), processes=detail, patience_s=0)
         recording.record(plan, str)
         assert ("threads" in sidecar(tmp_path / "run.pcap")) == expected

@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_fetched_is_told(tmp_path: Path) -> None:
 
 def test_nothing_stays_there_when_we_are_killed(tmp_path: Path) -> None:
     env = on_path(tmp_path / "bin", FALSE_SSH)
-    words = arguments("-o", str(tmp_path / "run.pcap"), "-p", "1", "-q", "--also", "there", "--", "sleep", "60")
+    words = arguments("-o", str(tmp_path / "run.pcap"), "-p", "1", "-q", "--also", "there", "--", "sleep", "1000")
     with subprocess.Popen(words, env=env, start_new_session=True) as running:
         try:
             wait_until(lambda: list(tmp_path.glob("run.recording-*.grpcdiag-ss.jsonl")) and left_there(tmp_path))

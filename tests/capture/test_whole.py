@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from recorder import capture
-from support import recorded
+from support import PATIENCE_S, recorded
 from test_refusals import LISTEN, WAIT, player
 
 SUFFIXES = ("", ".grpcdiag.json", ".grpcdiag-ss.jsonl")
@@ -62,7 +62,9 @@ def test_without_tcpdump_nothing_changes(tmp_path: Path) -> None:
         "import sys; sys.argv = ['grpcdiag', *sys.argv[1:]]\nfrom grpcdiag.__main__ import main; main()"
     )
     words = [sys.executable, "-c", program, "capture", "-o", str(tmp_path / "run.pcap"), "-i", "lo"]
-    done = subprocess.run(words, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        words, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (done.returncode, "tcpdump is not installed" in done.stderr) == (125, True), done.stderr
     assert there(tmp_path) == old
 
@@ -106,7 +108,9 @@ def test_devices_and_links_stay_what_they_are(tmp_path: Path) -> None:
 
 
 SMALL = 'mount -t tmpfs -o size=4m tmpfs "$0" && "$@"; c=$?; ls -la --time-style=+ "$0"; exit $c'
-FILLS = "dd if=/dev/zero of={0}/fill bs=4k 2>/dev/null; sleep 0.5; exit 3"
+OTHERS = "[ $(wc -w < /proc/$PPID/task/$PPID/children) -gt 1 ]"
+FILLS = f'dd if=/dev/zero of="$0"/fill bs=4k 2>/dev/null; while {OTHERS}; do sleep 0.02; done; exit 3'
+"""Fills the disk, and ends when tcpdump has: the recording looks at the disk now and then."""
 
 
 def on_small_disk(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -129,7 +133,7 @@ def test_a_disk_that_the_command_fills(samples: str, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     words = ["-m", "grpcdiag", "capture", "-o", str(small / "run.pcap"), "-p", "1", "--samples", samples]
-    command = ["--", "sh", "-c", FILLS.format(small)]
+    command = ["--", "sh", "-c", FILLS, str(small)]
     done = on_small_disk(small, sys.executable, *words, *command, env=player(tmp_path, LISTEN + WAIT))
     assert done.returncode == 3, done.stderr
     # the space may be looked at while the command is still filling it
@@ -173,7 +177,7 @@ def test_every_writer_on_a_full_disk(name: str, tmp_path: Path) -> None:
 def test_a_stream_that_takes_nothing(output: str, redirected: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "grpcdiag", "capture", "-o", output, "-p", "1", "--", "sh", "-c", "exit 3"]
     line = ["sh", "-c", f'"$@" {redirected}', "sh", *words]
-    done = subprocess.run(line, env=player(tmp_path, LISTEN + WAIT), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, env=player(tmp_path, LISTEN + WAIT), capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 3, done.stderr
     place = "/dev/full" if output != "-" else "standard output"
     assert f"cannot write {place}: " in done.stderr and "none dropped" not in done.stderr

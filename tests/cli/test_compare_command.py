@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support import grpcdiag, recorded, run_here
+from support import PATIENCE_S, grpcdiag, recorded, run_here
 
 from grpcdiag.reports.compare import json as comparison_json
 
@@ -51,7 +51,7 @@ def test_a_pipe_is_read_once(baseline: str, tmp_path: Path) -> None:
         os.mkfifo(pipe)
         with subprocess.Popen(["/bin/sh", "-c", 'exec cat "$1" > "$2"', "sh", str(content), str(pipe)]) as writer:
             piped = compared(str(pipe), SLOW)
-            assert writer.wait(10) == 0
+            assert writer.wait(PATIENCE_S) == 0
         assert piped["differences"] == compared(baseline, SLOW)["differences"]
 
 

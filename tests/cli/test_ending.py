@@ -299,7 +299,9 @@ main()
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_is_heard_where_exceptions_are_dropped(number: signal.Signals) -> None:
     program = IN_A_CALLBACK.format(number=number.value)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, preexec_fn=_heeds_signals)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, preexec_fn=_heeds_signals
+    )
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, b"", b"")
 
 
@@ -335,7 +337,7 @@ def test_blocks_that_a_signal_does_not_end_at_once(
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env=os.environ | {"TMPDIR": str(tmp_path)},
         preexec_fn=_heeds_signals,
     )
@@ -356,7 +358,7 @@ gone = weakref.ref(dies, lambda _: [os.kill(os.getpid(), {number}), sum(range(10
 with interruption.Raising():
     try:
         del dies
-        time.sleep(60)
+        time.sleep(1000)
     except KeyboardInterrupt:
         os.write(1, b"an orderly end")
 """
@@ -364,7 +366,9 @@ with interruption.Raising():
 
 def test_a_block_hears_a_signal_that_python_dropped() -> None:
     program = IN_A_CALLBACK_OF_A_BLOCK.format(number=signal.SIGTERM.value)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, preexec_fn=_heeds_signals)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, preexec_fn=_heeds_signals
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"an orderly end", b"")
 
 
@@ -419,7 +423,9 @@ with interruption.Raising():
 def test_a_signal_after_one_that_python_dropped_begins_an_orderly_end(place: str, second: signal.Signals) -> None:
     """The first is not heard as a second one then; a third ends the process at once."""
     program = TWO_SIGNALS_OF_A_BLOCK.format(place=place, first=signal.SIGTERM.value, second=second.value)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, preexec_fn=_heeds_signals)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, preexec_fn=_heeds_signals
+    )
     assert (done.returncode, done.stdout, done.stderr) == (128 + second, b"an orderly end", b"")
 
 

@@ -75,7 +75,7 @@ def test_a_quota_is_set_counted_and_removed() -> None:
         pytest.skip(quota.why_not() or "root is needed")
     root, name = quota.find_root(), f"{janitor.own_prefix()}quota"
     assert root
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "1000"]) as process:
         with quota.limiting(name, process.pid, 0.1) as told:
             assert f"/{name}" in Path(f"/proc/{process.pid}/cgroup").read_text()
         quota.remove(name)  # something still runs in it
