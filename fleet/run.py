@@ -141,7 +141,7 @@ def compact(dataset: str, *, finished: bool = False) -> Compacted:
     """Move recordings into batches, and update the summary; see `compaction`. Raises StoreError."""
     _check_is_dataset(dataset)
     done = compaction.compact(dataset, time.time_ns(), finished=finished)
-    summarise(dataset)
+    _write_summary(dataset)
     return done
 
 
@@ -153,8 +153,13 @@ def prune(dataset: str, before_ns: int, *, finished: bool = False, dry_run: bool
     _check_is_dataset(dataset)
     done = pruning.prune(dataset, before_ns, finished=finished, dry_run=dry_run)
     if not dry_run:
-        summarise(dataset)
+        _write_summary(dataset)
     return done
+
+
+def _write_summary(dataset: str) -> None:
+    """Update the summary after a command that has updated the tables' logs itself. Raises StoreError."""
+    catalog.read_steadily(dataset, partial(summary.write, dataset))
 
 
 def _check_is_dataset(dataset: str) -> None:
