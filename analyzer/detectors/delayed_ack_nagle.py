@@ -91,6 +91,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
     sender, receiver = name_ends(tables, stalls)
+    sockets = f"the sockets of {sender}" if hosts.are_many(sender) else f"{sender}'s sockets"
     metrics = measure(tables, stalls)
     each, total = duration(float(metrics["median_wait_ns"])), duration(stalls.lost_ns)
     return Finding(
@@ -113,7 +114,7 @@ def _make_finding(tables: Tables, stalls: Stalls, limits: Limits) -> Finding:
         references=("RFC 9293 section 3.7.4", "RFC 1122 section 4.2.3.2", "Linux include/net/tcp.h TCP_DELACK_MIN"),
         verdict=(
             f"RPCs lost {total} ({stalls.share:.0%} of all RPC time) because Nagle's algorithm waited for delayed "
-            f"ACKs: set TCP_NODELAY on {sender}'s sockets."
+            f"ACKs: set TCP_NODELAY on {sockets}."
         ),
     )
 

@@ -71,6 +71,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..facts import contradictions, failures, hosts, ratings, software_at, threads, vantage
+from ..facts.groups import Case, Group, put_together
 from ..facts.methods import names
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -145,7 +146,7 @@ class _Fit(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the server and method with the longest time of a call."""
+    """Yield one finding about the method with the longest time of a call, and its servers with equal limits."""
     methods = {method.number: method for method in tables.methods}
     slow = [number for number, method in methods.items() if _may_wait(method, limits)]
     groups = sorted(_group_calls(tables, slow, limits.calls), key=len, reverse=True)
@@ -157,7 +158,21 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if found and (lack := threads.explain_lack(tables)):
         yield Skipped(ID, f"{lack}: as many processors look like a limit")
     elif found:
-        yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
+        longest = max(found, key=_measure_call)
+        cases = (
+            Case(fit, tuple(distinct(tables.rpcs.connection[fit.rows]).tolist()), 1, _measure_call(fit))
+            for fit in found
+            if fit.limit == longest.limit and _get_method(tables, fit) == _get_method(tables, longest)
+        )
+        yield from put_together(tables, cases, lambda group: _make_finding(tables, group))
+
+
+def _measure_call(fit: _Fit) -> float:
+    return float(np.median(fit.took_ns))
+
+
+def _get_method(tables: Tables, fit: _Fit) -> int:
+    return int(tables.rpcs.method[fit.rows[0]])
 
 
 def _may_wait(method: Method, limits: Limits) -> bool:
@@ -332,11 +347,10 @@ def _may_be_link(tables: Tables, fit: _Fit, limits: Limits) -> bool:
     return bool(c.near_server_rtt_ns[rows].max() > limits.near_ns and bits >= limits.slowest_link * took)
 
 
-def _make_finding(tables: Tables, fit: _Fit) -> Finding:
-    rpcs, rows = tables.rpcs, fit.rows
-    connections = tuple(distinct(rpcs.connection[rows]).tolist())
-    server = hosts.host(tables, connections[0], 1)
-    method = next(method for method in tables.methods if method.number == int(rpcs.method[rows[0]]))
+def _make_finding(tables: Tables, group: Group[_Fit]) -> Finding:
+    fit, connections, server = group.facts[0], group.cases[0].connections, group.who
+    rows = fit.rows
+    method = next(method for method in tables.methods if method.number == _get_method(tables, fit))
     start, end = _list_times(tables, rows)
     near = max(int(tables.connections.near_server_rtt_ns[list(connections)].max()), 0)
     took = float(np.median(fit.took_ns[fit.freed_by >= 0]))
@@ -352,12 +366,14 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
     )
     calls, most = count(fit.limit, "call"), _count_open(start, end)
     one, wait = duration(took), duration(waited)
+    at = group.say("", f" at {hosts.host(tables, connections[0], 1)}")
+    works = f"{server} {group.say('seems', 'seem')} to work"
     return Finding(
         id=ID,
-        title=f"{server} seems to work on {calls} at once, while {most:,} are open",
+        title=f"{works} on {calls} at once{group.say('', ' each')}, while {most:,} are open",
         severity="info",
         confidence=ratings.lower("medium" if fit.limit > 1 or known else "low", ratings.quality_allows(tables)),
-        scope=Scope(connections, names(tables, [method.number])),
+        scope=Scope(group.connections, names(tables, [method.number])),
         metrics={
             "limit": fit.limit,
             "calls_judged": len(rows),
@@ -369,16 +385,16 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
             "queued_share": round(share, 4),
             **(spent.make_metrics() if spent else {}),
         },
-        evidence=tuple(_show_queue(tables, fit)),
+        evidence=tuple(item for one_server in group.shown for item in _show_queue(tables, one_server)),
         explanation=(
-            f"Of the first {len(rows):,} calls of {name}, {most:,} were open at once. Their responses came as from a "
-            f"server that works on {calls} at once: each took about {one} after its place became free, however many "
+            f"Of the first {len(rows):,} calls of {name}{at}, {most:,} were open at once. Their responses came as from "
+            f"a server that works on {calls} at once: each took about {one} after its place became free, however many "
             f"were open. The others waited {wait} for a place (median). {spent.explain() if spent else unknown}"
         ),
         remedies=_list_remedies(server, fit.limit, software_at.recognise_server(tables, connections)),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
-            f"{server} seems to work on {calls} of {name} at once, {one} each; "
+            f"{works} on {calls} of {name} at once, {one} each; "
             f"{known or f'the others wait {wait} inside it: look for {look}'}."
         ),
     )

@@ -157,6 +157,23 @@ def test_a_finding_about_many_names_them_and_shows_three(tmp_path: Path) -> None
     assert len(finding.scope.connections) == 5
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("wild/plateau.pcap.zst", "3 of 3 servers seem to work on 4 calls of /rw.v1.Svc/Do at once"),
+        ("wild/lb-slow-backend.pcap.zst", "3 of 9 servers (10.0.1.3 and others) take up to 167 ms per RPC"),
+        ("wild/window-deadlock.pcap.zst", "in vain for a WINDOW_UPDATE of 3 of 3 servers: check whether their"),
+        ("wild/grpc-go-narrow-uplink.pcap.zst", "in a network queue of up to 68.9 ms from 3 of 3 clients"),
+        ("wild/haproxy-idle.pcap.zst", "3 of 3 servers end them about 502 ms after a call"),
+        ("lab/stream-window-stall.pcap", "3 of 3 servers were blocked by the HTTP/2 stream window"),
+        ("lab/delayed-ack-nagle.pcap", "set TCP_NODELAY on the sockets of 3 of 3 clients"),
+    ],
+)
+def test_a_verdict_about_many_names_them(name: str, says: str, tmp_path: Path) -> None:
+    many = look_at_copies([unpack(Path(recorded(name)), tmp_path)] * 3, tmp_path)
+    assert says in many.verdict.text
+
+
 def test_one_beside_healthy_ones_is_named_with_their_number(tmp_path: Path) -> None:
     troubled, healthy = (
         unpack(Path(recorded(f"wild/{name}.pcap.zst")), tmp_path) for name in ("tonic-stopped", "nginx-keepalive-back")
