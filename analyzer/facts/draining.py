@@ -147,8 +147,13 @@ class Alike(LossLimits, frozen=True, eq=False):
     """A multiple of it, or a power of two, is a limit on requests, not on age (heuristic: people set 100, 128)."""
     age_spread: float = 0.25
     """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
+
+
+class AlikeCloses(Alike, frozen=True, eq=False):
+    """The same, also for connections that a server closed without GOAWAY."""
+
     closed_spread: float = 0.1
-    """The same for connections that a server closed without GOAWAY (heuristic: less proves a timer alone)."""
+    """Largest spread of the ages of connections closed without GOAWAY (heuristic: less proves a timer alone)."""
 
 
 class Drained(Struct, frozen=True, eq=False):
@@ -260,7 +265,7 @@ def _read_age(tables: Tables, rows: Ints, graceful: Ints) -> Drained:
     return Drained(0, age, len(connections), drained, software, is_said=True)
 
 
-def find_age_of_closes(tables: Tables, connection: int, limits: Alike) -> int:
+def find_age_of_closes(tables: Tables, connection: int, limits: AlikeCloses) -> int:
     """Find the age at which the server of a connection closed several, without GOAWAY; 0 unless it is proved.
 
     They were opened at different times, and their ages are more alike than those: nothing that happened at one moment
@@ -282,7 +287,7 @@ def find_age_of_closes(tables: Tables, connection: int, limits: Alike) -> int:
     return int(np.median(closed - opened)) if _are_alike(closed - opened, limits) else 0
 
 
-def _are_alike(lengths_ns: Ints, limits: Alike) -> bool:
+def _are_alike(lengths_ns: Ints, limits: AlikeCloses) -> bool:
     """Check whether one timer may have made these times."""
     return bool(np.ptp(lengths_ns) <= limits.closed_spread * float(np.median(lengths_ns)))
 

@@ -16,7 +16,7 @@ from ..tables import Counts, Ints, Tables
 from ..tables.grouping import distinct
 
 
-class Limits(draining.Alike, frozen=True, eq=False):
+class Limits(draining.AlikeCloses, frozen=True, eq=False):
     """When the number of requests suggests a limit of a proxy."""
 
     round_streams: tuple[int, ...] = (1_000, 10_000)
