@@ -55,7 +55,7 @@ def test_the_page_shows_three_files() -> None:
 
 def test_the_new_detector_passes_its_checks(tree: Path) -> None:
     checks = ["tests/test_catalogue.py", "tests/test_layers.py", "tests/detectors/test_large_metadata.py"]
-    checks += ["tests/analyzer/test_evidence.py"]
+    checks += ["tests/analyzer/test_evidence.py", "tests/test_limits.py"]
     run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "large or arrow or listed or command_line", *checks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -369,3 +370,14 @@ def test_a_shutdown_ends_calls_with_their_connection(later_ms: int, says: bool) 
 def test_calls_that_a_goaway_refuses_are_not_cancelled() -> None:
     """Bun resets them with REFUSED_STREAM."""
     assert list(cancelled.detect(decode([recorded("wild/bun-age.pcap.zst")]), cancelled.Limits())) == []
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Calls that may have ended with another one's answer: most and few of them, seldom and often, and short ones."""
+    tables = decode([synthetic("failures-cancel").file])
+    for since_ms, rpcs in (([20] * 4 + [-1] * 2, 7), ([20] * 6, 7), ([20] * 6, 100)):
+        answered = changed(tables, "failures", since_answer_ns=np.array(since_ms) * MS)
+        yield changed(answered, "connections", rpcs=[rpcs])
+    yield changed(tables, "rpcs", duration_ns=np.minimum(tables.rpcs.duration_ns, 9 * MS))
+    refused = decode([recorded("wild/grpcio-message-refused.pcap.zst")])
+    yield changed(refused, "failures", reset_code=[11, 11, 8, 8, 8, 8])

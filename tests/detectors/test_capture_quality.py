@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from judging import changed, must, tables_of_scene, told
 from msgspec.structs import replace
@@ -9,6 +12,7 @@ from support import recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import capture_quality
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["truncated"]
 QUIET_ON = ["impl-go", "rpc-errors", "max-concurrent-streams"]
@@ -93,3 +97,11 @@ def test_a_cut_packet_asks_for_whole_ones_first() -> None:
     found = must(capture_quality, tables_of_scene("snaplen_96"))
     assert found.severity == "info"
     assert found.remedies[0].knob == "-s 0"
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Few bytes that are missing, few packets that were dropped, and most bytes encrypted."""
+    hole, whole = tables_of_scene("capture_hole"), tables_of_scene("failures-none")
+    yield changed(hole, "connections", payload_bytes=[100 * int(hole.connections.missing_bytes[0])])
+    yield replace(whole, capture={**whole.capture, "packets": 990, "dropped_packets": 9})
+    yield changed(whole, "connections", payload_bytes=[2001], encrypted_bytes=[1001])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from detecting import severity, the_finding
+from msgspec.structs import replace
+from process_tables import tables as recorded_threads
 from support import recording, rows, synthetic
 
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import client_idle_gap as detector
-from grpcdiag.analyzer.tables import Packets
+from grpcdiag.analyzer.tables import Packets, Tables
 
 FIRES_ON = ["lab/client-idle-gap"]
 QUIET_ON = ["any", "ydb-unary-single-inflight1"]
@@ -58,3 +63,10 @@ def test_the_client_is_silent_between_the_packets_shown() -> None:
         assert packets.direction[place[before.packet]] == 1
         assert packets.direction[place[after.packet]] == 0
         assert not packets.payload_bytes[between].any(), "somebody sent something in the gap"
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """A client whose threads waited for a processor in most of its idle time, and in less of it."""
+    for waiting in (10, 90):
+        threads = recorded_threads(runnable=waiting, running=100 - waiting).processes
+        yield replace(decode([synthetic(TWO).file]), processes=threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -157,3 +157,9 @@ def test_a_close_that_comes_later_answers_no_ping(later_ns: int, pinged: bool) -
     (finding,) = connection_churn.detect(later, connection_churn.Limits())
     assert isinstance(finding, Finding)
     assert ("PING" in finding.verdict) == pinged
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Connections that are used, and others whose calls are so long that their set-up is nothing."""
+    yield changed(churning(), "connections", rpcs=[11] * 8)
+    yield lasting(churning(), [300] * 8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -84,16 +84,21 @@ def test_an_age_has_the_settings_of_the_server() -> None:
 
 def drained(requests: int, ages_ms: list[int], callers: int = 1) -> draining.Drained | None:
     """What connections have in common that were drained after equally many requests, at these ages."""
+    return draining.find_drained(draining_server([requests] * 3, ages_ms, callers), draining.Alike())
+
+
+def draining_server(requests: list[int], ages_ms: list[int], callers: int = 1) -> Tables:
+    """Make a server drain three connections after so many requests, at these ages."""
     tables = decode([recorded("wild/grpc-java-okhttp-age.pcap.zst")])
     last = tables.goaways.last_stream != draining.ALL_STREAMS
-    streams = np.where(last & (tables.goaways.direction == 1), 2 * requests - 1, tables.goaways.last_stream)
-    times = tables.goaways.time_ns.copy()
+    streams, times = tables.goaways.last_stream.copy(), tables.goaways.time_ns.copy()
     for connection, age in enumerate(ages_ms):
         mine = last & (tables.goaways.direction == 1) & (tables.goaways.connection == connection)
         times[mine] = tables.connections.opened_time_ns[connection] + age * MS
+        streams[mine] = 2 * requests[connection] - 1
     tables = changed(tables, "goaways", last_stream=streams, time_ns=times)
-    whole = changed(tables, "connections", rpcs=[requests] * 3, max_concurrent_rpcs=[callers] * 3)
-    return draining.find_drained(whole, draining.Alike())
+    others = tables.connections.rpcs[3:].tolist()
+    return changed(tables, "connections", rpcs=[*requests, *others], max_concurrent_rpcs=[callers] * 4)
 
 
 @pytest.mark.parametrize(
@@ -512,3 +517,11 @@ def test_a_client_that_closes_behind_a_graceful_goaway_is_looked_at() -> None:
     assert "The GOAWAY let that call end: look at the client's keepalive" in finding.verdict
     assert "age" not in finding.explanation
     assert not any("MaxConnectionAge" in remedy.knob for remedy in finding.remedies)
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Connections drained at other numbers of requests, and at unequal numbers at ages that are alike or not."""
+    yield draining_server([120] * 3, [2_000] * 3)
+    for ages_ms in ([2_000, 2_050, 2_100], [2_000, 2_500, 3_500]):
+        tables = draining_server([20, 31, 42], ages_ms)
+        yield changed(tables, "goaways", open_rpcs=np.ones(len(tables.goaways.open_rpcs)))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from process_tables import answers, finding, tables
 
 from grpcdiag.analyzer.detectors import cpu_quota as detector
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["processes/cpu-quota"]
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
@@ -63,3 +67,11 @@ def test_what_cpu_stat_counted_is_said_if_the_record_has_it() -> None:
 
 def test_throttled_pauses_count() -> None:
     assert finding(detector, tables(idle=2, throttled=100)) is not None
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Few intervals, a small share of them, and a large and a small one of the RPCs' time."""
+    yield tables(intervals=49, throttled=100)
+    yield tables(throttled=1, running=99)
+    for us in (1, 100_000):
+        yield tables(idle=0, throttled=us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -215,6 +216,13 @@ def test_a_reset_shortly_before_the_deadline_is_not_called_later(tmp_path: Path)
     assert not any("after its grpc-timeout" in shown.what for shown in found.evidence)
 
 
+def unlike(tables: Tables) -> Iterator[Tables]:
+    """Change what tells a silence from others: it is shorter, or answers come late behind it."""
+    stalls = tables.stalls
+    yield changed(tables, "stalls", answers_ns=stalls.duration_ns // 5)
+    yield changed(tables, "stalls", duration_ns=np.minimum(stalls.duration_ns, 199 * MS))
+
+
 STOPPED = "wild/grpc-go-stopped-deadline.pcap.zst"
 
 
@@ -225,9 +233,8 @@ def test_a_silence_is_named_if_two_calls_were_answered_at_once_behind_it() -> No
     assert "sent nothing for 2.20 s" in must(deadline_exceeded, tables).verdict
     for lacking in (
         changed(tables, "stalls", answers_ns=np.full(len(stalls.waiting), -1)),
-        changed(tables, "stalls", answers_ns=stalls.duration_ns // 5),
         changed(tables, "stalls", waiting=stalls.unanswered + 1),
-        changed(tables, "stalls", duration_ns=np.minimum(stalls.duration_ns, 199 * MS)),
+        *unlike(tables),
     ):
         found = must(deadline_exceeded, lacking)
         assert "sent nothing" not in found.verdict and "Trace these calls" in found.verdict
@@ -250,3 +257,15 @@ def test_a_proxy_that_is_silent_may_wait_for_the_server_behind_it(monkeypatch: p
 )
 def test_what_is_left_of_one_deadline_is_one(deadlines: list[int], expected: str) -> None:
     assert deadline_exceeded._describe_deadlines(np.array(deadlines)) == expected
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Silences that are shorter, behind which answers come later, or in which few of the calls ended."""
+    tables = decode([recorded(STOPPED)])
+    yield from unlike(tables)
+    short = np.minimum(tables.stalls.duration_ns, 199 * MS)
+    since = tables.stalls.start_time_ns + tables.stalls.duration_ns - short
+    yield changed(tables, "stalls", start_time_ns=since, duration_ns=short, answers_ns=short // 100)
+    yield changed(tables, "stalls", stopped_time_ns=tables.stalls.start_time_ns + tables.stalls.duration_ns // 2)
+    slow = np.where(tables.rpcs.status == DEADLINE_EXCEEDED, tables.rpcs.duration_ns, tables.stalls.duration_ns.max())
+    yield changed(tables, "rpcs", duration_ns=slow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.delayed_data import ID, Limits, detect
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS
@@ -117,3 +119,13 @@ def test_limits_of_waits_inside_messages() -> None:
         changed = with_waits(tables, duration_ns=(duration * factor).astype(np.int64))
         assert (found(detect(changed, Limits())) is not None) is expected, factor
     assert found(detect(relabelled(tables, "congestion_window", "unexplained"), Limits())) is None
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    """A short pause, and few and many retransmissions among the packets."""
+    yield decode([written(scene(scenes.late(980_000)), folder)])
+    tables = decode([synthetic(LATE).file])
+    c = tables.connections
+    for packets in (100, 10_000):
+        lossy = replace(c, retransmitted_packets=np.ones_like(c.retransmitted_packets))
+        yield replace(tables, connections=replace(lossy, packets_client=np.full_like(c.packets_client, packets)))

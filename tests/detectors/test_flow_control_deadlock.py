@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
 from grpcdiag.analyzer.facts import methods
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS, S
@@ -42,20 +45,19 @@ def test_thresholds() -> None:
     assert told(detector, heard) is None  # nothing shows that the receiver is there
 
 
-def test_a_slow_reader_is_told_by_its_earlier_waits() -> None:
+def read_slowly(longer_ns: int = 0, **columns: Any) -> Tables:
+    """Make a wait for the same cause, a fifth as long or a little longer, that ended."""
     tables = tables_of_scene("flow-control-deadlock-fires")
     wait = int((tables.open_rpcs.end_time_ns - tables.open_rpcs.since_time_ns)[0])
-    row = {
-        "connection": 0,
-        "cause": tables.open_rpcs.cause[0],
-        "duration_ns": wait // 5,
-    }
-    waits = tables.waits
-    empty = {name: np.zeros(1, dtype=getattr(waits, name).dtype) for name in waits.__struct_fields__}
-    before = changed(replace(tables, waits=type(waits)(**empty)), "waits", **{name: [row[name]] for name in row})
-    assert told(detector, before) is not None
-    assert told(detector, changed(before, "waits", duration_ns=[wait // 5 + 1])) is None
-    assert told(detector, changed(before, "waits", duration_ns=[wait // 5 + 1], cause=[0])) is not None
+    empty = {name: np.zeros(1, dtype=getattr(tables.waits, name).dtype) for name in tables.waits.__struct_fields__}
+    row = {"cause": tables.open_rpcs.cause[:1], "duration_ns": [wait // 5 + longer_ns], **columns}
+    return changed(replace(tables, waits=type(tables.waits)(**empty)), "waits", **row)
+
+
+def test_a_slow_reader_is_told_by_its_earlier_waits() -> None:
+    assert told(detector, read_slowly()) is not None
+    assert told(detector, read_slowly(1)) is None
+    assert told(detector, read_slowly(1, cause=[0])) is not None
 
 
 def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
@@ -116,3 +118,8 @@ def test_a_call_that_sent_headers_alone_sent_no_data(tmp_path: Path) -> None:
     finding = must(detector, played(conv, tmp_path, close="none"))
     assert "connection window" in finding.title
     assert "DATA" not in finding.explanation + " ".join(item.what for item in finding.evidence)
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    yield read_slowly()
+    yield read_slowly(1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 from judging import changed, must, tables_of_scene, told
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import forged_reset as detector
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/idle-rst", "wild/rst-thirdparty", "wild/rst-thirdparty-server"]
@@ -45,3 +49,8 @@ def test_one_router_more_is_another_route() -> None:
     tables = tables_of_scene("forged-reset-fires")
     assert must(detector, tables).metrics["ttl"] == 60
     assert told(detector, changed(tables, "closings", ttl=[61])) is None
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """The RST ended three RPCs."""
+    yield changed(tables_of_scene("forged-reset-fires"), "closings", open_rpcs=[3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import hung_rpc as detector
+from grpcdiag.analyzer.tables import Tables
+from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_dead import METHOD, RTT
 from grpcdiag.fixtures.synthetic.words import S
@@ -64,15 +67,19 @@ def test_each_side_is_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ended", "words"), [(0, "No other RPC of"), (1, "Only 1 RPC of"), (2, "Only 2 RPCs of")])
 def test_what_there_is_to_compare_with_is_counted(tmp_path: Path, ended: int, words: str) -> None:
+    finding = must(detector, played(compared(ended, 11 * S), tmp_path, "none"))
+    assert f"{words} this method ended, so it may be a watch" in finding.explanation
+
+
+def compared(ended: int, wait_ns: int) -> Conversation:
+    """A call waits until the end, and so many others of its method were answered before."""
     conv = opened(rtt_ns=RTT)
     for _ in range(ended):
         conv.unary(METHOD)
     conv.start_rpc(METHOD).send_message(16, end_stream=True)
-    conv.advance(11 * S)
+    conv.advance(wait_ns)
     conv.unary("/demo.Store/Other")
-    assert (
-        f"{words} this method ended, so it may be a watch" in must(detector, played(conv, tmp_path, "none")).explanation
-    )
+    return conv
 
 
 def test_thresholds() -> None:
@@ -91,3 +98,9 @@ def test_a_call_alone_of_its_method_may_be_a_watch() -> None:
     assert told(detector, tables, others=100) is None  # not 10 s old
     answered = changed(tables, "open_rpcs", start_time_ns=old - 10 * S, response_messages=[1])
     assert told(detector, answered, others=100) is None
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    """Calls alone of their method, and with two others."""
+    for ended, wait_ns in ((0, 9 * S), (0, 11 * S), (2, 5 * S)):
+        yield played(compared(ended, wait_ns), folder, "none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from support import recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import idle_connection_cut as detector
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scenes_dead import reset_watch
 from grpcdiag.fixtures.synthetic.words import MS, S
@@ -200,3 +202,13 @@ def test_each_cut_connection_counts_its_own_calls() -> None:
     lives = must(detector, changed(answered, "unanswered", connection=[0, 1], last_time_ns=[long - 1, long]))
     assert lives.confidence == "high"
     assert lives.title.startswith("2 idle connections were cut after a silence of")
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """A server that refuses a connection later, and a FIN after a rest that is shorter."""
+    stopped = decode([recorded("wild/tonic-rebooted.pcap.zst")])
+    for before_ns in (S, 100 * S):
+        yield changed(stopped, "connections", closed_time_ns=stopped.connections.closed_time_ns - before_ns)
+    tables = tables_of_scene("idle-connection-cut-fires-fin")
+    rest = 2 * int(tables.connections.min_rtt_ns[0])
+    yield changed(tables, "closings", own_time_ns=tables.closings.time_ns - rest)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from detecting import the_finding
 from judging import changed, must, repeated, tables_of_scene, told
@@ -9,6 +12,7 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import keepalive_timeout as detector
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short", "wild/tonic-paused-keepalive"]
@@ -89,3 +93,11 @@ def test_only_the_first_end_of_a_connection_that_answers_counts() -> None:
     server_first = changed(tables, "closings", direction=[1, 0], packet=[18, 20], ping_packet=[0, 19])
     assert told(detector, changed(server_first, "connections", closed_by=[1])) is None
     assert told(detector, changed(tables, "unanswered", connection=[0])) is None  # `peer-unreachable`
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """A connection closed too soon after its PING."""
+    tables = tables_of_scene("keepalive-timeout-fires")
+    at, trip = tables.closings.ping_time_ns, int(tables.connections.min_rtt_ns[0])
+    for after_ns in (2 * trip, 4 * trip):
+        yield changed(tables, "closings", time_ns=at + after_ns, peer_time_ns=at + trip)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from process_tables import answers, finding, tables
 
 from grpcdiag.analyzer.detectors import lock_contention as detector
 from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["processes/lock-contention"]
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
@@ -51,3 +55,11 @@ def test_without_waits_for_locks_it_cannot_tell() -> None:
     (answer,) = answers(detector, tables(locks=False, other_rpc=100))
     assert isinstance(answer, Skipped)
     assert "--processes full" in answer.reason
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Few intervals, a small share of them, and a large and a small one of the RPCs' time."""
+    yield tables(intervals=49, lock=100)
+    yield tables(lock=1, running=99)
+    for us in (1, 100_000):
+        yield tables(idle=0, lock=us)

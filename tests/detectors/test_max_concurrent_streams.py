@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from support import recorded, recording, synthetic
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_turns import queue
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["max-concurrent-streams", "wild/grpc-java-limit-cold"]
 QUIET_ON = ["max-concurrent-streams-control"]
@@ -150,3 +152,14 @@ def test_places_that_are_taken_late_prove_no_queue() -> None:
     finding = the_finding(detector, [recorded(COLD)])
     assert (finding.confidence, finding.lost_ns, finding.at_least) == ("medium", None, False)
     assert "if it has more than 12 callers" in finding.verdict
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """A limit that was not seen, few requests that waited for it, and streams that fill it for a shorter time."""
+    tables = decode(recording("max-concurrent-streams").files)
+    for open_rpcs in (5, 20):
+        late = changed(tables, "connections", complete=[0], peer_max_concurrent_streams=[-1])
+        yield changed(changed(late, "turns", refills=[0]), "connections", max_concurrent_rpcs=[open_rpcs])
+    yield changed(tables, "turns", refills=[9])
+    full = decode([recorded("wild/watch-limit-full.pcap.zst")])
+    yield changed(full, "turns", at_limit_ns=[4 * S])

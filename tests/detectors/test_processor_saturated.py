@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 from process_tables import answers, finding, tables
@@ -11,6 +14,7 @@ from grpcdiag.analyzer.detectors import client_idle_gap, shared_connection
 from grpcdiag.analyzer.detectors import processor_saturated as detector
 from grpcdiag.analyzer.model.budget import of_cause
 from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["processes/processor-saturated"]
 QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
@@ -87,3 +91,11 @@ def test_an_idle_client_without_processors_is_no_shared_connection(waiting: int,
     said = [answer for module in (shared_connection, client_idle_gap) for answer in answers(module, some)]
     reasons = [answer.reason for answer in said if isinstance(answer, Skipped)]
     assert any("waited for a processor" in reason for reason in reasons) == withdrawn
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Few intervals, a small share of them, and a large and a small one of the RPCs' time."""
+    yield tables(intervals=49, other_processes=100)
+    yield tables(other_processes=1, running=99)
+    for us in (1, 100_000):
+        yield tables(idle=0, other_processes=us)

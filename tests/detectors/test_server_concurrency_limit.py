@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_concurrency_limit as detector
 from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -200,3 +202,13 @@ def test_the_limits_are_those_of_the_software_seen(name: str, agent: str | None,
     assert remedies[0].knob == first
     kinds = {remedy.implementation for remedy in remedies}
     assert len(kinds - {"application"}) <= 1
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    """Short and few calls, and one at a time: through a link, near the server, and nearly so."""
+    yield played(pooled(16, 4, MS // 2), folder)
+    yield played(pooled(12, 4), folder)
+    for service_ns in (10 * MS, 20 * MS):
+        for near_ns in (100_000, 300_000):
+            one = played(pooled(16, 1, service_ns), folder)
+            yield changed(one, "connections", near_server_rtt_ns=[near_ns])

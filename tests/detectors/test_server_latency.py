@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +330,18 @@ def test_a_server_must_be_twice_as_slow_in_its_median_call(tmp_path: Path, usual
     found = must(server_latency, decode([written(side_by_side([slow, other], links), tmp_path)]))
     assert found.metrics["slow_servers"] == named
     assert ("the 1 other server at most 20.0 ms" in found.verdict) == bool(named)
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    """Few responses, a large round trip, a stream, callers who wait for something else, and methods that do."""
+    yield played(answering([11 * MS] * 4), folder)
+    (method,) = tail().methods
+    p99 = int(must(server_latency, tail()).metrics["server_p99_ns"])
+    yield changed(tail(), "connections", handshake_rtt_ns=[p99 // 2 + MS])
+    yield replace(tail(), methods=(replace(method, messages=220),))
+    yield replace(tail(), methods=(replace(method, latency={**(method.latency or {}), "p99": 2 * p99 + 2}),))
+    slow = played(answering([11 * MS] * 20), folder)
+    (method,) = slow.methods
+    busy = [2 * method.budget[CAUSES.index("server")] * (cause == "stream_window") for cause in CAUSES]
+    budget = tuple(own + other for own, other in zip(method.budget, busy, strict=True))
+    yield replace(slow, methods=(replace(method, budget=budget),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from detecting import severity, the_finding
 from judging import must, played
 from msgspec.structs import replace
+from process_tables import tables as recorded_threads
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import client_idle_gap
 from grpcdiag.analyzer.detectors import shared_connection as detector
 from grpcdiag.analyzer.model.finding import Finding, Skipped
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_turns import callers, in_step, take_turn
 from grpcdiag.fixtures.synthetic.words import MS, US
 
@@ -164,3 +167,9 @@ def test_a_capture_far_from_the_client_is_not_judged() -> None:
     assert isinstance(far, Skipped)
     assert near.confidence == "low"
     assert "capture at the client" in far.reason
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """A client whose threads waited for a processor in most of its idle time, and in less of it."""
+    for waiting in (10, 90):
+        yield recorded_threads(runnable=waiting, running=100 - waiting)

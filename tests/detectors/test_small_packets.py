@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from detecting import severity, the_finding
+from judging import changed, tables_of_scene
 from support import recording, synthetic
 
 from grpcdiag.analyzer.detectors import small_packets as detector
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["lab/ping-storm"]
 QUIET_ON = ["impl-tonic", "max-concurrent-streams-control"]
@@ -64,3 +69,16 @@ def test_synthetic_captures() -> None:
 )
 def test_each_limit_on_both_sides(name: str, limits: dict[str, Any], expected: str | None) -> None:
     assert severity(detector, [synthetic(name).file], **limits) == expected
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Segments of unknown length, and some and many bytes that could not be read."""
+    tables = tables_of_scene("small-packets-fires")
+    c, d = tables.connections, tables.directions
+    yield changed(tables, "connections", mss_client=[0], mss_server=[0])
+    for share in (0.005, 0.02):
+        yield changed(tables, "connections", undecoded_bytes=c.payload_bytes * share)
+    for share in (0.05, 0.2):
+        lacking = changed(tables, "connections", missing_bytes=[1])
+        sent = np.array([c.bytes_client[0], c.bytes_server[0]])
+        yield changed(lacking, "directions", message_bytes=d.message_bytes - sent * share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from grpcdiag.analyzer.facts import draining
 from grpcdiag.analyzer.facts.failures import failed
 from grpcdiag.analyzer.software import timers
 from grpcdiag.analyzer.software.recognise import SOFTWARE
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
 from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
@@ -138,11 +139,15 @@ def test_the_time_of_a_few_round_trips_is_no_timer() -> None:
 )
 def test_streams_that_end_together_are_no_timer(durations_ms: list[int], ends_ms: list[int], fires: bool) -> None:
     """The ends must spread three times as wide as the times, and by 30 ms."""
+    assert (told(detector, end_together(durations_ms, ends_ms)) is not None) == fires
+
+
+def end_together(durations_ms: list[int], ends_ms: list[int]) -> Tables:
+    """Give four streams these durations, which are silences, and these ends."""
     tables = decode([synthetic("stream-timeout-fires").file])
     durations, ends = np.array(durations_ms) * MS, int(tables.rpcs.start_time_ns[0]) + S + np.array(ends_ms) * MS
     silent = changed(tables, "failures", silence_ns=durations)
-    together = changed(silent, "rpcs", start_time_ns=ends - durations, duration_ns=durations)
-    assert (told(detector, together) is not None) == fires
+    return changed(silent, "rpcs", start_time_ns=ends - durations, duration_ns=durations)
 
 
 @pytest.mark.parametrize(("after_ms", "fires"), [(970, True), (978, True), (980, False), (1_000, False)])
@@ -204,3 +209,12 @@ def test_every_timer_has_a_source_and_a_version() -> None:
         assert timer.source
         assert timer.measures in (timers.SILENCE, timers.DURATION, timers.CONNECT)
     assert {timer.software for timer in timers.TIMERS} <= set(SOFTWARE)  # others would never be shown
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    for silences_ms in ([500, 500], [500, 500, 500, 700, 900, 1_100, 1_300], [98, 98, 98]):
+        yield decode([play(folder, silences_ms)])
+    yield end_together([500, 505, 510, 520], [0, 20, 40, 59])
+    yield end_together([500, 500, 500, 500], [0, 10, 20, 29])
+    tables = decode([synthetic("stream-timeout-fires").file])
+    yield changed(tables, "connections", min_rtt_ns=tables.connections.min_rtt_ns * 0 + 180 * MS)

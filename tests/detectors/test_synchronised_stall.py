@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -320,19 +321,26 @@ def test_stalls_at_the_same_moment_count_once() -> None:
     assert must(detector, same, pings=1).metrics["stalls"] == 1
 
 
-def test_the_period_of_a_cpu_quota_is_named() -> None:
+QUOTA = [1_700_000_000_000 + ms for ms in (0, 100, 300, 400, 700, 900, 1_000, 1_300)]
+
+
+def ended_at(times: list[int]) -> Tables:
+    """Make silences that ended at these milliseconds."""
     tables = decode([synthetic(CLIENT).file])
     stalls = tables.stalls
+    rows = {name: np.repeat(getattr(stalls, name)[:1], len(times)) for name in stalls.__struct_fields__}
+    rows["start_time_ns"] = np.array(times) * MS - rows["duration_ns"]
+    return changed(tables, "stalls", **rows)
 
+
+def test_the_period_of_a_cpu_quota_is_named() -> None:
     def find(times: list[int]) -> Finding:
-        rows = {name: np.repeat(getattr(stalls, name)[:1], len(times)) for name in stalls.__struct_fields__}
-        rows["start_time_ns"] = np.array(times) * MS - rows["duration_ns"]
-        return must(detector, changed(tables, "stalls", **rows), steady_pings=len(times) + 1)
+        return must(detector, ended_at(times), steady_pings=len(times) + 1)
 
     def ending(times: list[int]) -> str:
         return find(times).title
 
-    quota = [1_700_000_000_000 + ms for ms in (0, 100, 300, 400, 700, 900, 1_000, 1_300)]
+    quota = QUOTA
     assert "the period of a CPU quota" in ending(quota)
     assert "the period of a CPU quota" in ending(quota[:5])
     assert "CPU quota" not in ending(quota[:4])
@@ -363,3 +371,16 @@ def test_recorded_threads_say_whether_a_process_was_paused_or_busy() -> None:
     assert waited.verdict.endswith("its threads were stopped by a CPU quota in 100% of that time: raise the quota.")
     assert 5 * 300 * MS < int(waited.metrics["thread_throttled_ns"]) < 31 * 400 * MS
     assert "thread_throttled_ns" not in before.metrics
+
+
+def edges(folder: Path) -> Iterator[Tables]:
+    """Shorter silences, near the server without ACKs, and silences in step with a period, and nearly so."""
+    yield played(pausing_client(17 * MS, 3), folder)
+    yield played(pausing_server(44 * MS), folder)
+    tables = decode([synthetic(SERVER).file])
+    silent = changed(tables, "stalls", acked_time_ns=np.full_like(tables.stalls.acked_time_ns, -1))
+    for near_ns in (100_000, 300_000):
+        yield changed(silent, "connections", near_server_rtt_ns=[near_ns])
+    nearly = [QUOTA[0] + ms for ms in (0, 2_010, 4_500, 6_000)]
+    for times in (QUOTA[:4], nearly, [QUOTA[0] + 400 * number for number in range(8)]):
+        yield changed(ended_at(times), "directions", ping_acks=np.full(2, 1_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import too_many_pings
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import pinging
 
 FIRES_ON = ["too-many-pings", "lab/too-many-pings", "wild/connect-node-pings"]
@@ -89,3 +91,10 @@ def test_the_estimators_pings_have_another_remedy() -> None:
     assert bdp.metrics["purpose"] == "bdp"
     assert "fixed windows" in bdp.verdict
     assert "keepalive.ClientParameters" not in bdp.remedies[0].knob
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """Three lost calls, and three connections that lost none."""
+    tables = tables_of_scene("failures-too-many-pings")
+    yield changed(tables, "goaways", open_rpcs=[3])
+    yield changed(repeated(tables, "goaways", 0, 3), "goaways", open_rpcs=[0] * 3)
