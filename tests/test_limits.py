@@ -129,23 +129,20 @@ LACKING = {
     "message-too-large": "few down, prompt_ns up",
     "mtu-black-hole": "passing_bytes down",
     "network-queueing": "filler_share down, together_share down",
-    "ping-storm": "duration_ns down, messages_per_stream down, stream_interval_ns down, told_share down",
+    "ping-storm": "messages_per_stream down, stream_interval_ns down, told_share down",
     "processor-saturated": "warning_share up",
     "proxy-error": "few down",
     "receive-window-stall": "late_least_ns down",
     "request-batching": "bursts down",
     "retry-storm": "again_share down, ends_share down",
     "server-concurrency-limit": (
-        "groups down, groups up, most_calls up, even down, not_faster down, not_slower down, not_slower up, "
-        "of_method down, queued down, sharp down, spread up, wait_goes_on down, waited_share down"
+        "groups down, groups up, most_calls up, not_faster down, not_slower down, not_slower up, queued down, "
+        "sharp down, wait_goes_on down, waited_share down"
     ),
     "server-latency": "of_server down",
     "shared-connection": "gap_ns up, gaps down, most_paused up, request_ns down",
     "slow-connect": "critical_connections up, critical_share up, unanswered_ns down",
-    "small-packets": (
-        "default_mss up, filled up, messages down, messages_per_packet up, messages_per_second down, "
-        "messages_per_stream down, packets down, stream_interval_ns down, streams down"
-    ),
+    "small-packets": "default_mss up, filled up, messages_per_packet up, streams down",
     "stream-timeout": "few down, flowing up",
     "stream-window-stall": "late_least_ns down",
     "synchronised-stall": (
@@ -153,9 +150,7 @@ LACKING = {
         "late_rpcs_ns down, of_silence up, pings down, quota_periods up, relay_ns down, relay_ns up, "
         "relay_pings up, steady down, steady_pings up, steady_share up, unary_messages up"
     ),
-    "window-update-storm": (
-        "critical_share up, duration_ns down, messages_per_stream down, stream_interval_ns down, told_share down"
-    ),
+    "window-update-storm": "critical_share up, messages_per_stream down, stream_interval_ns down, told_share down",
 }
 """Limits that change no answer that way.
 

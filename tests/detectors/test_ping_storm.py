@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from detecting import severity, the_finding
-from judging import changed, must
+from judging import changed, must, tables_of_scene
 from support import recorded, recording, rows, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import ping_storm as detector
-from grpcdiag.analyzer.tables import Frames
+from grpcdiag.analyzer.tables import Frames, Tables
 
 FIRES_ON = ["rpc-errors", "lab/ping-storm"]
 QUIET_ON = ["impl-go", "rtt205-go-16000"]
@@ -97,3 +99,10 @@ def test_purposes_of_pings_are_counted_in_words() -> None:
     assert f"Their payloads show {words}" in must(detector, few).explanation
     none = changed(tables, "directions", **{f"{name}pings": [0, 0] for name in ("", "bdp_", "keepalive_", "drain_")})
     assert "The PINGs themselves are not in the capture." in must(detector, none).explanation
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """The storm is shorter."""
+    tables = tables_of_scene(STORM)
+    c = tables.connections
+    yield changed(tables, "connections", last_time_ns=c.first_time_ns + 900_000_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,11 @@ from support import recorded, synthetic
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_concurrency_limit as detector
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scenes_pools import answer, call_together, paced, pooled
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = [
@@ -204,6 +206,16 @@ def test_the_limits_are_those_of_the_software_seen(name: str, agent: str | None,
     assert len(kinds - {"application"}) <= 1
 
 
+def in_turn(services_ms: Sequence[int]) -> Conversation:
+    """Answer calls that were sent at once one after the other, each after so much work."""
+    conv, sent = call_together(len(services_ms))
+    for call, service_ms in zip(sent, services_ms, strict=True):
+        conv.advance(service_ms * MS)
+        answer(call)
+    conv.settle()
+    return conv
+
+
 def edges(folder: Path) -> Iterator[Tables]:
     """Short and few calls, and one at a time: through a link, near the server, and nearly so."""
     yield played(pooled(16, 4, MS // 2), folder)
@@ -212,3 +224,10 @@ def edges(folder: Path) -> Iterator[Tables]:
         for near_ns in (100_000, 300_000):
             one = played(pooled(16, 1, service_ns), folder)
             yield changed(one, "connections", near_server_rtt_ns=[near_ns])
+    for services_ms in ([20] * 6 + [10] * 2 + [20] * 8, [20, 16, 30, 20] * 4):  # not even, and too far apart
+        yield played(in_turn(services_ms), folder)
+    tables = decode([synthetic("concurrency-limit-fires").file])
+    (method,) = tables.methods
+    busy = (2 * method.budget[CAUSES.index("server")] * (cause == "client") for cause in CAUSES)
+    budget = tuple(own + other for own, other in zip(method.budget, busy, strict=True))
+    yield replace(tables, methods=(replace(method, budget=budget),))

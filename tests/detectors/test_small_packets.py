@@ -82,3 +82,11 @@ def edges(_folder: Path) -> Iterator[Tables]:
         lacking = changed(tables, "connections", missing_bytes=[1])
         sent = np.array([c.bytes_client[0], c.bytes_server[0]])
         yield changed(lacking, "directions", message_bytes=d.message_bytes - sent * share)
+    spread, cut = tables_of_scene(SPREAD), tables_of_scene(CUT)
+    d = spread.directions
+    yield changed(spread, "directions", payload_packets=d.payload_packets * 0.7)
+    lasting = d.first_message_time_ns + 10 * (d.last_message_time_ns - d.first_message_time_ns)
+    yield changed(spread, "directions", last_message_time_ns=lasting)
+    yield changed(spread, "connections", max_concurrent_rpcs=[20])
+    yield changed(spread, "connections", rpcs=spread.connections.rpcs * 3)
+    yield changed(cut, "directions", messages=cut.directions.messages * 0.9)

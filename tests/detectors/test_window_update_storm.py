@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from detecting import severity, the_finding
+from judging import changed, tables_of_scene
 from support import recording, synthetic
 
 from grpcdiag.analyzer.detectors import window_update_storm as detector
+from grpcdiag.analyzer.tables import Tables
 
 FIRES_ON = ["rpc-errors", "lab/window-update-storm"]
 QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
@@ -47,3 +51,10 @@ def test_slow_streams_need_less(limits: dict[str, Any], expected: str) -> None:
     files = recording("ably-staggered-veth").files
     assert severity(detector, files) == "info"
     assert severity(detector, files, paced_share=0.14, **limits) == expected
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """The storm is shorter."""
+    tables = tables_of_scene(STORM)
+    c = tables.connections
+    yield changed(tables, "connections", last_time_ns=c.first_time_ns + 900_000_000)
