@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import itertools
 import json
@@ -176,6 +177,11 @@ def require_tool(name: str) -> str:
             pytest.fail(f"{name} is not installed, and GRPCDIAG_REQUIRE_TOOLS=1 asks for it")
         pytest.skip(f"{name} is not installed")
     return path
+
+
+def needs_package(name: str) -> pytest.MarkDecorator:
+    """Skip without a package; unlike `pytest.importorskip` it imports nothing, which each worker would do."""
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -95,12 +96,15 @@ FILES = list(list_files())
 SILENT = [path for layer, path in FILES if layer in ("analyzer", "reports")]
 
 
+arrows = cache(read_arrows)
+
+
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
 def test_every_room_is_listed() -> None:
-    assert set(read_arrows()) <= set(ARROWS)
+    assert set(arrows()) <= set(ARROWS)
 
 
 @pytest.mark.parametrize("name", ARROWS)
@@ -109,7 +113,7 @@ def test_a_room_imports_what_is_listed_and_nothing_else(name: str) -> None:
     before = {*list(ARROWS)[: list(ARROWS).index(name)], *modules}
     listed = before if name in ANY else set(ARROWS[name].split())
     assert listed <= before, f"{name} stands before {listed - before}, which it imports"
-    imports = read_arrows().get(name, frozenset())
+    imports = arrows().get(name, frozenset())
     assert imports <= listed, f"{name} imports {imports - listed}: an arrow that is not listed"
     assert name in ANY or imports == listed, f"{name} does not import {listed - imports} any more"
 

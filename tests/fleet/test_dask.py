@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("distributed")
+pytest.importorskip("fsspec")
 from fleets import Inline, command, contents, fleet, held, many, markers
-from support import PATIENCE_S, wait_until
+from support import PATIENCE_S, needs_package, wait_until
+
+pytestmark = needs_package("distributed")
 
 
 @pytest.fixture

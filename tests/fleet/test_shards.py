@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import needs_package
 
 pytest.importorskip("fsspec")
-pytest.importorskip("moto")
 from fleets import BUCKET, contents, download, fleet, many, s3, upload
 
 from grpcdiag.fleet import run
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.dataset import catalog, summary
+
+pytestmark = needs_package("moto")
 
 
 def test_shares_are_the_whole(tmp_path: Path) -> None:

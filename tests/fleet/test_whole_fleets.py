@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import needs_package, wait_until
 
 pytest.importorskip("fsspec")
-pytest.importorskip("distributed")
-pytest.importorskip("moto")
 from fleets import BUCKET, children, command, contents, download, fleet, s3, upload
-from support import wait_until
 from test_dask import cluster
 
 from grpcdiag.fixtures.bench.fleet import captures
@@ -27,7 +25,11 @@ from grpcdiag.fixtures.bench.fleet import captures
 __all__ = ["cluster"]
 
 NUMBER = int(os.environ.get("GRPCDIAG_FLEET", "0"))
-pytestmark = pytest.mark.skipif(not NUMBER, reason="GRPCDIAG_FLEET is not set: 300 recordings take ten minutes")
+pytestmark = [
+    pytest.mark.skipif(not NUMBER, reason="GRPCDIAG_FLEET is not set: 300 recordings take ten minutes"),
+    needs_package("distributed"),
+    needs_package("moto"),
+]
 UNREADABLE = len(range(57, NUMBER, 75))
 """Recordings with a file that is no capture, see the generator."""
 CODE = 3 if UNREADABLE else 0
