@@ -25,7 +25,7 @@ from .facts.stalls import Stalls, find_scope, list_blocked, rate_confidence, sho
 from .model.budget import CAUSES
 from .model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from .model.text import count, duration, format_times
-from .software import pauses
+from .software import intents, pauses, settings
 from .tables import Ints, Tables
 from .tables.durations import total_ns
 from .tables.grouping import group_rows
@@ -99,6 +99,7 @@ class _Words(Struct, frozen=True, eq=False):
     verdict: str
 
 
+_THIRD = "its third value bounds the receive window"
 _NOT_KNOWN = (
     "The records are encrypted, so the number of RPCs that waited, and how long, is unknown. HTTP/2 did not block the "
     "sender: it had begun a record, whose length is in its header."
@@ -200,7 +201,7 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
         evidence=[e for row in sort_longest(tables, rows) for e in _show_stop(tables, row)],
         explanation=found,
         remedies=(
-            Remedy("linux", "sysctl net.ipv4.tcp_rmem", f"on {reader}: its third value bounds the receive window"),
+            *settings.list_own(intents.RECEIVE_BUFFER, "linux", _THIRD, where=f"on {reader}"),
             Remedy("application", "read sooner", f"on {reader}, if it does not keep up"),
         ),
         references=("RFC 9293 section 3.8.6", "Linux tcp(7), tcp_rmem"),
@@ -286,7 +287,7 @@ def _make_churn_finding(tables: Tables, group: Group[_Churn]) -> Finding:
         },
         evidence=tuple(evidence),
         explanation=f"{words} The records are encrypted: one response here may belong to several RPCs.",
-        remedies=churn.REMEDIES,
+        remedies=churn.list_channels(None),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{group.who} opened {len(on):,} TLS connections for {each:.1f} responses each, and setting them up took "

@@ -62,7 +62,7 @@ HOW_TO = _in_docs(
     "reading-a-finding recording-well recording kubernetes watch compare two-captures hops client narrowing "
     "memory html perfetto sql fleet"
 )
-REFERENCE = _in_docs("commands json tables limits versions")
+REFERENCE = _in_docs("commands json tables software limits versions")
 PROJECT = _in_docs("architecture live adding-a-detector link-types-and-reports hostile-input security performance")
 PROJECT += ["CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]
 NAVIGATION = {

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
-from generating import command_line, consoles, examples, json_schema, rooms
+from generating import command_line, consoles, examples, json_schema, rooms, software
 
 from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS
@@ -28,7 +28,8 @@ DOCS = Path(__file__).resolve().parent
 SHARE = DOCS / "man" / "data" / "share"
 """What lies in docs/man/data is installed as it lies there."""
 SCHEMA = DOCS.parent / "reports" / "schema" / "analysis-1.json"
-LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
+CORE = DOCS.parent / "analyzer" / "core" / "src"
+LIMITS = CORE / "limits.rs"
 
 
 def generated(source: str) -> str:
@@ -233,6 +234,8 @@ def pages() -> dict[Path, str]:
         DOCS / "findings" / "README.md": findings_index(),
         DOCS / "tables.md": tables_page(),
         DOCS / "limits.md": limits_page(),
+        DOCS / "software.md": generated("analyzer/software/known/") + software.write_page(),
+        CORE / "grpc" / "texts_of_software.rs": software.write_texts(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
         SHARE / "man" / "man1" / "grpcdiag.1": command_line.manual(),
         **{SHARE / path: text for path, text in command_line.completions().items()},

@@ -33,8 +33,8 @@ ARROWS = {
     "analyzer.sidecar": "_core analyzer.tables analyzer.model analyzer.decode",
     "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
-    "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.facts "
-    "analyzer.selection",
+    "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.software "
+    "analyzer.facts analyzer.selection",
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.selection analyzer.hops",

@@ -56,6 +56,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
+from ..software import intents
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import distinct
 
@@ -261,12 +262,8 @@ _TWO_STEPS = "server: two GOAWAYs, then waits for open calls"
 
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...], *, all_late: bool) -> tuple[Remedy, ...]:
-    stop = (
-        Remedy("grpc-go", "Server.GracefulStop()", f"{_TWO_STEPS}, however long they take"),
-        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", f"{_TWO_STEPS}, up to that time"),
-        Remedy("C-core", "Server::Shutdown(deadline)", f"{_TWO_STEPS} until the deadline"),
-    )
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
     if all_late:
         return (Remedy("application", "new calls on a new connection", "client: as soon as it has the GOAWAY"), retry)
-    return (*software_at.seen_first(tables, connections, 1, stop), retry)
+    stop = software_at.list_settings(tables, connections, 1, intents.TWO_STEP_SHUTDOWN, _TWO_STEPS)
+    return (*stop, retry)

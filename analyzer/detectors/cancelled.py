@@ -75,8 +75,8 @@ from ..facts.vantage import reaction_ns
 from ..model.detector import About, Cost
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
-from ..software import connection_ends
-from ..software.recognise import C_CORE, is_of
+from ..software import intents, settings
+from ..software.recognise import C_CORE
 from ..tables import ERROR_CODES, HEADERS_UNKNOWN, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct
@@ -272,12 +272,13 @@ _CALM = ERROR_CODES.index("ENHANCE_YOUR_CALM")
 _CHECK = "check its limits on received messages and metadata"
 
 
-_LIMITS = (
-    Remedy("application", "the client's log", "says which limit a response exceeded; costs nothing"),
-    Remedy(C_CORE, "grpc.max_receive_message_length", "of the channel; each message is held in memory whole"),
-    Remedy(C_CORE, "grpc.max_metadata_size, grpc.absolute_max_metadata_size", "of the channel; in bytes"),
-    Remedy("application", "smaller messages, or less metadata in responses and errors", "no limit is raised"),
-)
+def _list_limits() -> tuple[Remedy, ...]:
+    limits = (intents.MESSAGE_SIZE[intents.CLIENT], intents.METADATA[intents.CLIENT])
+    return (
+        Remedy("application", "the client's log", "says which limit a response exceeded; costs nothing"),
+        *(remedy for limit in limits for remedy in settings.list_own(limit, C_CORE)),
+        Remedy("application", "smaller messages, or less metadata in responses and errors", "no limit is raised"),
+    )
 
 
 def _describe_timer(median: str, hidden: bool) -> str:
@@ -413,12 +414,12 @@ def _measure(found: _Cancels, everything: int) -> dict[str, int | float | str]:
 
 def _list_remedies(tables: Tables, found: _Cancels) -> tuple[Remedy, ...]:
     if found.refused.all():
-        return _LIMITS
+        return _list_limits()
     if found.own:
         return (_LOG,)
     if found.shut:
         on = common.connections_of(tables, found.rows.rpc)
-        return software_at.seen_first(tables, on, 1, connection_ends.list_shutdowns())
+        return software_at.list_settings(tables, on, 1, intents.SHUTDOWN, settings.WAITS)
     return (*_list_timers(tables, found), _STOP) if found.timer else (_STOP,)
 
 
@@ -441,25 +442,5 @@ def _list_timers(tables: Tables, found: _Cancels) -> tuple[Remedy, ...]:
     )
     on = common.connections_of(tables, found.others.rpc)
     seen = {recognise_end(tables, one, int(found.by == "server")) for one in on}
-    own = tuple(remedy for remedy in _TIMERS[found.by] if any(is_of(remedy.implementation, one) for one in seen))
-    return (*own, find, *(() if own else (_ENVOY,)))
-
-
-_ENVOY = Remedy(
-    "Envoy", "route.timeout: 0s, or max_stream_duration", "for long calls: 15 s is the default of a route's timeout"
-)
-_TIMERS = {
-    "client": (
-        Remedy("tonic", "Endpoint::timeout(...)", "the client gives up each call of the channel after that time"),
-        Remedy(
-            "Armeria",
-            "responseTimeoutMillisForEachAttempt(...) of RetryConfigBuilder or RetryingClientBuilder",
-            "the client gives up each attempt after that time; a call may have several",
-        ),
-    ),
-    "server": (
-        Remedy("tonic", "Server::timeout(...)", "the server gives up each call after that time"),
-        Remedy("Armeria", "ServerBuilder.requestTimeoutMillis(...)", "the server gives up each call after that time"),
-    ),
-}
-"""Settings of libraries that end calls without a deadline on the wire (tonic 0.14, Armeria 1.32)."""
+    own = settings.list_own(intents.CALL_TIMEOUT[found.by == "server"], seen)
+    return (*own, find, *(() if own else settings.list_common(intents.ROUTE_TIMEOUT)))

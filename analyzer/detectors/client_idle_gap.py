@@ -71,7 +71,8 @@ from ..facts.turns import (
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 from ..tables.durations import total_ns
 
@@ -164,27 +165,7 @@ def _measure(tables: Tables, turn: Turn, seen: Gaps, connections: int) -> dict[s
 
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    return sort_by_implementation(
-        (
-            Remedy(
-                "application", "a profile of the client while it runs", "shows what its gRPC threads do in the gaps"
-            ),
-            Remedy(
-                C_CORE,
-                "a CompletionQueue and a thread for each few callers; GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1",
-                "otherwise one queue or one connection serves all callers",
-            ),
-            Remedy("grpc-go", "GOMAXPROCS; several grpc.NewClient(...)", "one writer goroutine serves a connection"),
-            Remedy(
-                "grpc-java",
-                "NettyChannelBuilder.eventLoopGroup(...), several ManagedChannels",
-                "one event loop serves a connection; keep blocking work off it",
-            ),
-            Remedy("grpc-js", "several processes or worker threads", "one event loop serves everything in a process"),
-            Remedy(
-                "tonic", 'several Channels; #[tokio::main(flavor = "multi_thread")]', "one task serves a connection"
-            ),
-            Remedy("grpc-dotnet", "several GrpcChannels with a SocketsHttpHandler each", "a connection has one writer"),
-        ),
-        implementation,
+    profile = Remedy(
+        "application", "a profile of the client while it runs", "shows what its gRPC threads do in the gaps"
     )
+    return settings.list_settings(intents.MORE_WRITERS, recognise(implementation), general=(profile,))

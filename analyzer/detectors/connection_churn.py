@@ -63,7 +63,7 @@ from ..facts.hosts import are_many, host
 from ..facts.methods import methods_of_connections, rpc_time
 from ..facts.ratings import quality_allows, severity
 from ..facts.resets import may_be_foreign
-from ..facts.software_at import recognise_proxy, recognise_server, seen_first
+from ..facts.software_at import recognise_end, recognise_proxy, recognise_server
 from ..facts.unanswered import mark_first_closings
 from ..facts.vantage import reaction_ns
 from ..model.analysis import Analysis
@@ -71,6 +71,7 @@ from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_CONNECTIONS, NOTABLE_SHARE
+from ..software import intents, settings
 from ..software.texts import find_meaning, make_remedy
 from ..software.timers import list_idle_limits, make_idle_timeout
 from ..summary.figures import HTTP2
@@ -425,16 +426,17 @@ def _list_remedies(tables: Tables, churn: _Churn) -> tuple[Remedy, ...]:
     if churn.idle_ns:
         server = make_idle_timeout(recognise_server(tables, churn.connections.tolist()))
         devices = list_idle_limits(churn.idle_ns) if churn.or_device else ()
-        return (server, *devices) if churn.by_server else (_IDLE_CLIENT, REMEDIES[0])
+        return (server, *devices) if churn.by_server else (_name_idle_timeouts(), ONE_CHANNEL)
     if churn.by_server:
         return (_ENDED,)
     if churn.equal_rpcs:
-        return (_LIMIT, REMEDIES[0])
+        return (_name_limits(), ONE_CHANNEL)
     if proxy := churn.proxy:
-        return (_KEEPING.get(proxy, Remedy(proxy, "the connections to its backends", "whether it keeps them open")),)
+        look = Remedy(proxy, "the connections to its backends", "whether it keeps them open")
+        return settings.list_own(intents.KEEP_BACKENDS, proxy) or (look,)
     if churn.least_idle_ns:
-        return (_IDLE_CLIENT, REMEDIES[0])
-    return seen_first(tables, (int(churn.connections[0]),), 0, REMEDIES)
+        return (_name_idle_timeouts(), ONE_CHANNEL)
+    return list_channels(recognise_end(tables, int(churn.connections[0]), 0))
 
 
 def _collect_metrics(tables: Tables, churn: _Churn, per: float, trips: float) -> dict[str, int | float | str]:
@@ -472,37 +474,29 @@ _PINGED = Remedy(
     "the server's keepalive time: longer than its connections are idle",
     "nginx's keepalive cache closes an idle connection on which bytes come, also those of a PING (nginx issue 929)",
 )
-_IDLE_CLIENT = Remedy(
-    "application",
-    "the client's idle timeout: longer than the time between its calls",
-    "idleConnectionTimeoutMs (connect-es), grpc.WithIdleTimeout (grpc-go), idleTimeout (grpc-java), "
-    "ClientFactoryBuilder.idleTimeoutMillis (Armeria)",
-)
+
+
+def _name_idle_timeouts() -> Remedy:
+    known = settings.name_settings(intents.IDLE_TIMEOUT[intents.CLIENT])
+    return Remedy("application", "the client's idle timeout: longer than the time between its calls", known)
+
+
+def _name_limits() -> Remedy:
+    known = settings.name_settings(intents.REQUESTS_OF_CLIENT)
+    return Remedy("application", "the client's limit on requests per connection", known)
+
+
 _ENDED = Remedy(
     "application",
     "the server's limits on requests, age and idle time of a connection, and its log at the times of the evidence",
     "say why it ends connections so early",
 )
-_LIMIT = Remedy(
-    "application",
-    "the client's limit on requests per connection",
-    "max_requests_per_connection (Envoy, off by default), keepalive_requests of an upstream block (nginx)",
-)
 _BREAKS = "it ends each connection with an error, so sharing one channel does not help"
 _CHECK = "/grpc.health.v1.Health/Check"
-_KEEPING = {
-    "nginx": Remedy(
-        "nginx", "keepalive n; in the upstream block", "without it nginx 1.22 opens a connection for each request"
-    )
-}
-"""How proxies keep the connections to their backends."""
 _KEEP = "one channel for the life of the process, used by all threads; it holds a socket open"
-REMEDIES = (
-    Remedy("application", "create the channel once and share it", _KEEP),
-    Remedy("grpc-go", "one grpc.ClientConn from grpc.NewClient(...), closed at the end", _KEEP),
-    Remedy("grpc-java", "one ManagedChannel, shutdown() at the end", _KEEP),
-    Remedy("C-core", "one grpc::Channel (C++), one grpc.insecure_channel(...) (Python)", _KEEP),
-    Remedy("grpc-js", "one client object, close() at the end", _KEEP),
-    Remedy("tonic", "one tonic::transport::Channel, cloned", _KEEP),
-    Remedy("grpc-dotnet", "one GrpcChannel.ForAddress(...)", _KEEP),
-)
+ONE_CHANNEL = Remedy("application", "create the channel once and share it", _KEEP)
+
+
+def list_channels(software: str | None) -> tuple[Remedy, ...]:
+    """List how one channel is shared, by the client's software."""
+    return settings.list_settings(intents.ONE_CHANNEL, software, _KEEP, general=(ONE_CHANNEL,))

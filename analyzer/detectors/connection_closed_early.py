@@ -94,7 +94,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About, Cost
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
-from ..software import connection_ends, texts
+from ..software import intents, settings, texts
 from ..summary import figures
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Tables, error_name
 from ..tables.durations import total_ns
@@ -347,7 +347,7 @@ def _advise(tables: Tables, end: End, drained: draining.Drained | None, age_ns: 
         return "The GOAWAY let that call end: look at the client's keepalive and library, or whether its program ended."
     proxy = software_at.recognise_proxy(tables, (end.connection,))
     server = software_at.recognise_server(tables, (end.connection,))
-    grace = "" if _is_stopped(tables, end) else connection_ends.name_grace(server)
+    grace = "" if _is_stopped(tables, end) else draining.name_grace(server)
     return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{grace}."
 
 
@@ -364,7 +364,7 @@ def _is_stopped(tables: Tables, end: End) -> bool:
 def _advise_after_error(tables: Tables, end: End) -> str:
     """Say what to do by the text of an error, by the metadata before it, or by its code."""
     if known := texts.find_meaning(find_reason(tables, end.goaway)):
-        return f"Its text is {known.software}'s: {known.says}. Look at {known.setting}."
+        return texts.explain(known, "Its text")
     if end.breach < 0 and (large := _describe_metadata(tables, end.goaway)):
         own = header_blocks.list_remedies(tables, end.goaway)
         named = len(own) == 1 and own[0].implementation != "application"
@@ -412,17 +412,13 @@ _KEPT_OPEN = Remedy(
     "grpc-js fails open calls when its keepalive PING is refused behind a GOAWAY (grpc-node issue 3068)",
 )
 _WHY_STOPPED = Remedy("application", "the server's log, and that of what restarts it", "why it had stopped")
-_GRACES = (
-    "maxConnectionAgeGrace(...); ",
-    "GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS; ",
-    "'grpc.max_connection_age_grace_ms': n; ",
-)
 _SAYS = "has more on {}; a connection that lives longer, or a retry, does not change that"
 
 
 def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple[Remedy, ...]:
     if age_ns:
-        return (*software_at.seen_first(tables, (end.connection,), 1, connection_ends.REMEDIES_AGE), _RETRY)
+        ages = software_at.list_settings(tables, (end.connection,), 1, intents.AGE, draining.MORE)
+        return (*ages, _RETRY)
     if end.goaway >= 0 and "too_many_pings" in find_reason(tables, end.goaway).lower():
         pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
@@ -446,8 +442,9 @@ def _list_remedies(tables: Tables, end: End, age_ns: int, refused: int) -> tuple
     if end.goaway >= 0 and _is_kept_open(end):
         return (_KEPT_OPEN, _RETRY)
     stopped = _is_stopped(tables, end)
-    shutdowns = connection_ends.list_shutdowns(*(() if stopped else _GRACES))
-    graceful = shutdowns if stopped else (connection_ends.AGE_OF_GO, *shutdowns)
+    server = software_at.recognise_server(tables, (end.connection,))
+    graces = () if stopped else settings.list_known(intents.GRACE, server, draining.MORE_TIME)
+    stops = software_at.list_settings(tables, (end.connection,), 1, intents.SHUTDOWN, settings.WAITS)
+    ordered = (*graces, *stops)
     between = Remedy("application", "idle timeouts of proxies and load balancers between", "if no server was stopped")
-    ordered = software_at.seen_first(tables, (end.connection,), 1, graceful)
     return (_RETRY, between, *ordered) if end.goaway < 0 else (*ordered, _RETRY)

@@ -42,8 +42,9 @@ from collections.abc import Iterator
 
 from ..facts import contradictions, hosts, methods, processes, ratings
 from ..model.detector import About
-from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.finding import Finding, Scope, Skipped
 from ..model.text import duration
+from ..software import intents, settings
 from ..tables import Processes, Tables
 from ..tables.processes import Quota
 
@@ -94,11 +95,7 @@ def _make_finding(tables: Tables, found: Processes, waited: processes.Waited, li
             f"{processes.describe_places(waited)}. {len(quota.throttled):,} times "
             f"cpu.stat of its cgroup{allowed} had counted throttled time since the look before{in_all}."
         ),
-        remedies=(
-            Remedy("Kubernetes", "resources.limits.cpu", "raise it, or set only resources.requests.cpu"),
-            Remedy("cgroup", "cpu.max", "the quota and its period in µs; max for no quota"),
-            Remedy("grpc-go", "GOMAXPROCS", "as many as the quota has processors; Go 1.25 does it by itself"),
-        ),
+        remedies=tuple(one for name in _LAYERS for one in settings.list_own(intents.CPU_QUOTA, name)),
         references=("https://docs.kernel.org/scheduler/sched-bwc.html",),
         verdict=(
             f"{host} used up its CPU quota{allowed}: its threads were stopped for {total}, {waited.share:.0%} of the "
@@ -117,3 +114,7 @@ def _count_throttling(quota: Quota) -> dict[str, int | float | str]:
     figures: dict[str, int | float | str] = {"throttled_times": len(quota.throttled)}
     figures |= {} if quota.throttled_ns is None else {"cgroup_throttled_ns": quota.throttled_ns}
     return figures | ({} if quota.processors is None else {"quota_processors": quota.processors})
+
+
+_LAYERS = ("Kubernetes", "linux", "grpc-go")
+"""Where a quota is set, and who should know of it."""

@@ -74,7 +74,7 @@ from ..facts.software_at import recognise_proxy
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
-from ..software import texts
+from ..software import intents, texts
 from ..tables import COMPLETE, HEADERS_UNKNOWN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
 
@@ -152,7 +152,10 @@ def _make_late_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             for item in (common.began(tables, rpc), common.ended(tables, rpc, "the response is whole"))
         ),
         explanation=f"{known}, {over} after it (median). {unknown} Nobody ended them at their deadline.",
-        remedies=(_advise_stopping(tables, connections[0]), *software_at.seen_first(tables, connections, 0, _LONGER)),
+        remedies=(
+            _advise_stopping(tables, connections[0]),
+            *software_at.list_settings(tables, connections, 0, intents.DEADLINE, _NOTE),
+        ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{known}. {unknown} Look in the client's log, and trace these calls.",
     )
@@ -209,7 +212,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         remedies=(
             *((texts.make_remedy(known[0]),) if known else ()),
             *(() if short else (_advise_first(tables, rows, connections[0], own=own),)),
-            *(() if own else software_at.seen_first(tables, connections, 0, _LONGER)),
+            *(() if own else software_at.list_settings(tables, connections, 0, intents.DEADLINE, _NOTE)),
         ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}. {todo}",
@@ -363,14 +366,3 @@ def _advise_stopping(tables: Tables, connection: int) -> Remedy:
 _LEFT_SHARE = 0.02
 """Share by which deadlines on the wire differ that are one setting (heuristic: a call passes before its HEADERS)."""
 _NOTE = "a longer deadline, if the work needs it: callers wait longer"
-_LONGER = (
-    Remedy("grpc-go", "context.WithTimeout(ctx, ...)", _NOTE),
-    Remedy("grpc-java", "stub.withDeadlineAfter(...)", _NOTE),
-    Remedy("C-core", "ClientContext::set_deadline(...) in C++, timeout=... in Python", _NOTE),
-    Remedy("grpc-js", "the call option deadline", _NOTE),
-    Remedy("grpc-dotnet", "the call option deadline", _NOTE),
-    Remedy("tonic", "Request::set_timeout(...)", _NOTE),
-    Remedy("connect-es", "the call option timeoutMs", _NOTE),
-    Remedy("Armeria", "ClientBuilder.responseTimeoutMillis(...)", _NOTE),
-    Remedy("Dubbo", "dubbo.consumer.timeout, @DubboReference(timeout = ...)", _NOTE),
-)

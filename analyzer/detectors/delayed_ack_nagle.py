@@ -68,7 +68,8 @@ from ..facts.stalls import (
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
-from ..software.recognise import sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 
 ID = "delayed-ack-nagle"
@@ -150,29 +151,14 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     )
 
 
-_NODELAY = (
-    (
-        "any gRPC implementation",
-        "TCP_NODELAY",
-        "set it with setsockopt(2) on each socket, or by an option of the library",
-    ),
-    ("tonic", "tcp_nodelay(true)", "on Endpoint or Server; true by default; a custom connector loses it"),
-    ("grpc-java", "ChannelOption.TCP_NODELAY, true", "withOption or withChildOption of the Netty builders"),
-    (
-        "grpc-go",
-        "(*net.TCPConn).SetNoDelay(true)",
-        "Go's default; for connections that the application makes or accepts",
-    ),
-    ("grpc-js", "socket.setNoDelay(true)", "for sockets that the application or a tunnel creates"),
-    ("grpc-dotnet", "Socket.NoDelay = true", "in SocketsHttpHandler.ConnectCallback, if one is set"),
-    ("nginx", "tcp_nodelay on", "where nginx is the proxy between"),
-)
-
-
 def _list_remedies(tables: Tables, connection: int, direction: int, sender: str, receiver: str) -> tuple[Remedy, ...]:
-    options = tuple(Remedy(name, setting, f"on {sender}: {note}") for name, setting, note in _NODELAY)
-    note = f"on {receiver}: acknowledges at once, at the price of more ACK packets"
+    any_library = Remedy("any gRPC implementation", "TCP_NODELAY", f"on {sender}: {_BY_OPTION}")
+    seen = recognise(hosts.implementation(tables, connection, direction))
+    acknowledge = "acknowledges at once, at the price of more ACK packets"
     return (
-        *sort_by_implementation(options, hosts.implementation(tables, connection, direction)),
-        Remedy("linux", "ip route change ROUTE quickack 1", note),
+        *settings.list_settings(intents.NO_DELAY, seen, where=f"on {sender}", general=(any_library,)),
+        *settings.list_own(intents.QUICK_ACKS, "linux", acknowledge, where=f"on {receiver}"),
     )
+
+
+_BY_OPTION = "set it with setsockopt(2) on each socket, or by an option of the library"

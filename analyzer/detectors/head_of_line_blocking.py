@@ -36,7 +36,7 @@ References
 
 from collections.abc import Iterator
 
-from ..facts import contradictions, hosts, ratings, software_at
+from ..facts import contradictions, hosts, ratings
 from ..facts.stalls import (
     Stalls,
     TimeLimits,
@@ -53,7 +53,8 @@ from ..facts.stalls import (
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import duration
-from ..software.recognise import C_CORE
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 
 ID = "head-of-line-blocking"
@@ -118,24 +119,11 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     )
 
 
-_POOL = "on the second channel: otherwise identical channels share one connection"
-_SEPARATE = (
-    ("grpc-go", "a second grpc.NewClient", "each ClientConn has its own connection"),
-    ("grpc-java", "a second ManagedChannel", "each channel has its own connection"),
-    (C_CORE, "grpc.use_local_subchannel_pool=1", _POOL),
-    ("grpc-js", "grpc.use_local_subchannel_pool: 1", _POOL),
-    ("tonic", "a second Channel", "clones of a Channel share its connection"),
-    ("grpc-dotnet", "a second GrpcChannel", "with an HttpHandler of its own"),
-)
-
-
 def _list_remedies(tables: Tables, connection: int, direction: int) -> tuple[Remedy, ...]:
-    options = (Remedy(name, setting, f"at the client, for large messages: {note}") for name, setting, note in _SEPARATE)
-    return (
-        *software_at.seen_first(tables, (connection,), 0, options),
-        Remedy(
-            "application",
-            "stream large messages in pieces of 64 kB and less",
-            f"on the {hosts.host(tables, connection, direction)}: other streams can send between the pieces",
-        ),
+    seen, where = recognise(hosts.implementation(tables, connection, 0)), "at the client, for large messages"
+    parts = Remedy(
+        "application",
+        "stream large messages in pieces of 64 kB and less",
+        f"on the {hosts.host(tables, connection, direction)}: other streams can send between the pieces",
     )
+    return (*settings.list_settings(intents.SECOND_CHANNEL, seen, where=where), parts)

@@ -48,7 +48,8 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import DIRECTIONS, Tables
 
 ID = "header-overhead"
@@ -161,15 +162,8 @@ def _show_headers(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence
 
 def _list_remedies(implementation: str | None, sender: str) -> tuple[Remedy, ...]:
     table = "helps only where the same headers repeat and do not fit in the table; more memory per connection"
-    return sort_by_implementation(
-        (
-            Remedy(
-                "application", "less metadata per call", f"at {sender}: shorter tokens, no values that no program reads"
-            ),
-            Remedy("application", "a stream in place of many calls", "its headers are sent once"),
-            Remedy("grpc-go", "grpc.WithMaxHeaderListSize(n)", "makes such calls fail, which shows who sends them"),
-            Remedy(C_CORE, "GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER=n at the receiver", table),
-            Remedy("Envoy", "http2_protocol_options: hpack_table_size", table),
-        ),
-        implementation,
+    less = Remedy(
+        "application", "less metadata per call", f"at {sender}: shorter tokens, no values that no program reads"
     )
+    stream = Remedy("application", "a stream in place of many calls", "its headers are sent once")
+    return settings.list_settings(intents.LESS_HEADERS, recognise(implementation), table, general=(less, stream))

@@ -53,6 +53,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE
+from ..software import intents
 from ..tables import BEGUN_BEFORE, DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
 from ..tables.grouping import distinct
@@ -233,16 +234,10 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
 
 def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:
     note = "ends the wait of the caller; a handler can stop when it is cancelled"
-    deadlines = (
-        Remedy("grpc-go", "context.WithTimeout(ctx, ...)", note),
-        Remedy("grpc-java", "stub.withDeadlineAfter(...)", note),
-        Remedy("C-core", "ClientContext::set_deadline(...) in C++, timeout=... in Python", note),
-        Remedy("grpc-js", "the call option deadline", note),
-        Remedy("tonic", "Request::set_timeout(...)", note),
-    )
     dump = Remedy(
         "application",
         "a dump of all stacks",
         f"on {side}, while the RPC hangs: shows what it waits for (SIGQUIT for Go and Java, py-spy dump for Python)",
     )
-    return (dump, *software_at.seen_first(tables, (int(tables.open_rpcs.connection[row]),), 0, deadlines))
+    connections = (int(tables.open_rpcs.connection[row]),)
+    return (dump, *software_at.list_settings(tables, connections, 0, intents.DEADLINE, note))

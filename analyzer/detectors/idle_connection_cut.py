@@ -59,7 +59,7 @@ from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE
-from ..software import timers
+from ..software import intents, timers
 from ..tables import Mask, Tables
 
 ID = "idle-connection-cut"
@@ -348,26 +348,13 @@ def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
     client = hosts.host(tables, cut.connection, 0)
     shorter = duration(cut.silence_ns)
     note = f"on {client}: below {shorter}" + ("" if cut.was_open else "; the server must permit PINGs without calls")
-    always = (
-        Remedy("grpc-go", "keepalive.ClientParameters{Time: ..., PermitWithoutStream: true}", note),
-        Remedy("grpc-java", "keepAliveTime(...).keepAliveWithoutCalls(true)", note),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS", note),
-        Remedy("grpc-js", "grpc.keepalive_time_ms, grpc.keepalive_permit_without_calls", note),
-        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...).keep_alive_while_idle(true)", note),
-    )
-    # a call that is open lets PINGs go without further settings
-    open_call = (
-        Remedy("grpc-go", "keepalive.ClientParameters{Time: ...}", note),
-        Remedy("grpc-java", "keepAliveTime(...)", note),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS", note),
-        Remedy("grpc-js", "grpc.keepalive_time_ms", note),
-        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...)", note),
-    )
-    own = software_at.seen_first(tables, (cut.connection,), 0, open_call if cut.was_open else always)
     if cut.kind in _CROSSED:
         server = hosts.host(tables, cut.connection, 1)
         goaway = Remedy("application", "GOAWAY, then a wait of a round trip, then FIN", f"on {server} or a proxy there")
         first = Remedy("any gRPC implementation", "the client's idle timeout", f"on {client}: below {shorter}")
         timeout = timers.make_idle_timeout(software_at.recognise_server(tables, (cut.connection,)))
         return (goaway, timeout, first, *timers.list_idle_limits(cut.silence_ns))
+    # a call that is open lets PINGs go without further settings
+    intent = intents.KEEPALIVE if cut.was_open else intents.KEEPALIVE_WITHOUT_CALLS
+    own = software_at.list_settings(tables, (cut.connection,), 0, intent, note)
     return (*own, *timers.list_idle_limits(cut.silence_ns))

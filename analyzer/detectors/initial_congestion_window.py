@@ -61,6 +61,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import NOTABLE_SHARE
+from ..software import intents, settings
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import clip_ns
@@ -245,12 +246,9 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
 
 
 def _list_remedies(host: str) -> tuple[Remedy, ...]:
+    larger = "a larger initial window; too large a window loses packets on slow links"
     return (
         Remedy("application", "keep one channel for many calls", "only a connection's first calls wait"),
-        Remedy(
-            "linux",
-            "ip route change ROUTE initcwnd 32",
-            f"on {host}: a larger initial window; too large a window loses packets on slow links",
-        ),
+        *settings.list_own(intents.INITIAL_WINDOW, "linux", larger, where=f"on {host}"),
         Remedy("any gRPC implementation", "none", "no gRPC or HTTP/2 window or buffer option changes this"),
     )

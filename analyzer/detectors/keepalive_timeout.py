@@ -49,6 +49,7 @@ from ..facts.failures import NOBODY, LossLimits, severity_of_loss
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software import intents
 from ..tables import Ints, Mask, Tables
 from ..tables.grouping import distinct
 
@@ -203,15 +204,5 @@ _TONIC = ("Endpoint::keep_alive_timeout", "Server::http2_keepalive_timeout")
 
 def _list_remedies(tables: Tables, row: int, note: str) -> tuple[Remedy, ...]:
     c = tables.closings
-    server = bool(c.direction[row])
-    settings = (
-        Remedy("grpc-go", f"keepalive.{'Server' if server else 'Client'}Parameters{{Timeout: ...}}", note),
-        Remedy("grpc-java", "keepAliveTimeout(...)", note),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
-        Remedy("grpclib", "grpclib.config.Configuration(_keepalive_timeout=...)", note),
-        Remedy("grpc-js", "grpc.keepalive_timeout_ms", note),
-        Remedy(
-            "tonic", f"{'Server::http2_keepalive_timeout' if server else 'Endpoint::keep_alive_timeout'}(...)", note
-        ),
-    )
-    return software_at.seen_first(tables, (int(c.connection[row]),), int(c.direction[row]), settings)
+    connections, direction = (int(c.connection[row]),), int(c.direction[row])
+    return software_at.list_settings(tables, connections, direction, intents.KEEPALIVE_TIMEOUT[direction], note)

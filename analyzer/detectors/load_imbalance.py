@@ -50,6 +50,7 @@ from ..facts.groups import Case, Group, put_together
 from ..facts.methods import methods_of_connections
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..software import intents
 from ..tables import Tables
 from ..tables.grouping import distinct, group_rows
 
@@ -201,14 +202,8 @@ def _show(tables: Tables, case: Case[_Pool], group: Group[_Pool]) -> Iterator[Ev
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
     note = "client: connects to all addresses that the resolver gives, and takes them in turn"
-    config = '{"loadBalancingConfig": [{"round_robin": {}}]}'
-    settings = (
-        Remedy("grpc-go", f"grpc.WithDefaultServiceConfig(`{config}`), dns:///NAME", note),
-        Remedy("grpc-java", 'defaultLoadBalancingPolicy("round_robin")', note),
-        Remedy("C-core", 'GRPC_ARG_LB_POLICY_NAME = "round_robin"', note),
-        Remedy("grpc-js", f"grpc.service_config = {config}", note),
+    again = "clients connect again, spread anew"
+    return (
+        *software_at.list_settings(tables, connections, 0, intents.ROUND_ROBIN, note),
+        *software_at.list_settings(tables, connections, 1, intents.AGE, again, where="server"),
     )
-    age = Remedy(
-        "grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", "server: clients connect again, spread anew"
-    )
-    return (*software_at.seen_first(tables, connections, 0, settings), age)

@@ -44,6 +44,7 @@ from ..facts import contradictions, hosts, methods, processes, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
+from ..software import intents, settings
 from ..software.recognise import C_CORE
 from ..tables import Processes, Tables
 
@@ -95,8 +96,7 @@ def _make_finding(tables: Tables, found: Processes, waited: processes.Waited, li
         ),
         remedies=(
             Remedy("application", "a profile of waits (perf lock, a thread dump)", "names the lock, or the queue"),
-            Remedy(C_CORE, "no lock around a stub", "stubs and channels may be used by all threads"),
-            Remedy("grpc-python", "several processes", "the interpreter's lock lets one thread run at a time"),
+            *settings.list_own(intents.SHARED_STUBS, C_CORE),
         ),
         references=("https://man7.org/linux/man-pages/man2/futex.2.html",),
         verdict=(

@@ -94,6 +94,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software import intents, settings
 from ..summary.figures import TLS
 from ..tables import Ints, Mask, Tables
 
@@ -411,6 +412,12 @@ def _write_verdict(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
     return f"{lost}{window}: find where packets are dropped."
 
 
+_BBR = (
+    "does not take each loss for congestion; for new connections; needs the module tcp_bbr, and may take bandwidth "
+    "from others on the path"
+)
+
+
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:
     return (
         Remedy(
@@ -419,12 +426,7 @@ def _list_remedies(sender: str) -> tuple[Remedy, ...]:
             "at both ends, before and after the calls: shows whether the hosts drop the packets; if not, the path does "
             "(policers, overloaded or faulty links)",
         ),
-        Remedy(
-            "linux",
-            "sysctl -w net.ipv4.tcp_congestion_control=bbr",
-            f"on {sender}, for unavoidable loss: does not take each loss for congestion; for new connections; needs "
-            "the module tcp_bbr, and may take bandwidth from others on the path",
-        ),
+        *settings.list_own(intents.CONGESTION_CONTROL, "linux", _BBR, where=f"on {sender}, for unavoidable loss"),
         Remedy(
             "application",
             "large and urgent messages on channels of their own",

@@ -60,8 +60,8 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
-from ..software import windows_and_limits
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import COMPLETE, Mask, Tables
 from ..tables.durations import total_ns
 
@@ -269,11 +269,8 @@ def _show_refill(tables: Tables, row: int, limit: int, were_waiting: str) -> Ite
 
 def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
     more = "at the client: one more TCP connection for each"
-    opened = (
-        Remedy("any gRPC implementation", "several channels, callers spread over them", more),
-        Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
-    )
-    at_server = windows_and_limits.list_software_settings(windows_and_limits.STREAM_LIMIT, server, 1)
-    at_client = sort_by_implementation(opened, client)
+    several = Remedy("any gRPC implementation", "several channels, callers spread over them", more)
+    seen, beyond = recognise(client), intents.BEYOND_STREAM_LIMIT
+    at_client = settings.list_settings(beyond, seen, more, general=(several,))
+    at_server = settings.list_windows(intents.STREAM_LIMIT, server, 1)
     return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

@@ -54,7 +54,7 @@ from ..facts.ratings import lower, quality_allows
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..software.recognise import C_CORE
+from ..software import intents
 from ..tables import ERROR_CODES, Counts, Mask, Tables
 
 ID = "message-too-large"
@@ -164,7 +164,9 @@ def _make_finding(tables: Tables, rows: Failed, direction: int, limits: Limits) 
             "That is the usual limit on received messages; a receiver refuses a message by its prefix alone. "
             f"{sees}{'' if explicit else _ALIKE[direction]}"
         ),
-        remedies=software_at.seen_first(tables, connections, 1 - direction, _list_remedies(direction)),
+        remedies=software_at.list_settings(
+            tables, connections, 1 - direction, intents.MESSAGE_SIZE[1 - direction], general=(_PARTS,)
+        ),
         references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Length-Prefixed-Message and Errors",),
         verdict=(
             f"{receiver} {does} {refused} while {messages} arrived: check its limit on received messages (4 MiB by "
@@ -208,13 +210,4 @@ def _show_examples(tables: Tables, rows: Failed, direction: int) -> Iterator[Evi
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place) + unfinished)
 
 
-def _list_remedies(direction: int) -> Iterator[Remedy]:
-    note = "-1 or a larger number; each message is held in memory whole"
-    client = bool(direction)
-    yield Remedy(C_CORE, "grpc.max_receive_message_length", note)
-    yield Remedy("grpc-js", "grpc.max_receive_message_length", note)
-    yield Remedy("grpc-go", "grpc.MaxCallRecvMsgSize(n)" if client else "grpc.MaxRecvMsgSize(n)", "in bytes")
-    yield Remedy("grpc-java", "maxInboundMessageSize(n)", "of the channel" if client else "of the server's builder")
-    yield Remedy("grpc-dotnet", "MaxReceiveMessageSize", "null or a larger number")
-    yield Remedy("tonic", "max_decoding_message_size(n)", f"of the generated {'client' if client else 'server'}")
-    yield Remedy("application", "send pages, or a stream of parts", "messages stay small at both ends")
+_PARTS = Remedy("application", "send pages, or a stream of parts", "messages stay small at both ends")

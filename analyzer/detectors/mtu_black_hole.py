@@ -60,6 +60,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE
+from ..software import intents, settings
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct
@@ -232,11 +233,10 @@ def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:
+    where = f"on {sender}"
     return (
-        Remedy("linux", "ip link set dev INTERFACE mtu 1280", f"on {sender}: fits every path; more packets"),
-        Remedy(
-            "linux", "sysctl -w net.ipv4.tcp_mtu_probing=1", f"on {sender}: TCP tries smaller segments after timeouts"
-        ),
+        *settings.list_own(intents.SMALLER_MTU, "linux", "fits every path; more packets", where=where),
+        *settings.list_own(intents.PROBED_MTU, "linux", "TCP tries smaller segments after timeouts", where=where),
         Remedy(
             "network",
             "iptables -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",

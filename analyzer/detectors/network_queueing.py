@@ -93,7 +93,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE, NOTABLE_SHARE
-from ..software import windows_and_limits
+from ..software import intents, settings
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct, group_rows
@@ -428,28 +428,27 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, limits: Limits) -
                 "also whether one of the hosts was paused, the one that recorded as well",
             ),
         )
-    shape = Remedy(
-        "linux",
-        "tc qdisc replace dev DEV root cake bandwidth RATE",
-        "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
-    )
+    below = "RATE just below that link's: small flows pass large ones"
+    shape = settings.list_own(intents.SHAPING, "linux", f"at the sender's side of the narrow link, {below}")
     if queue.standing_bytes < limits.filled_bytes:
-        return (shape,)
+        return shape
     reading = hosts.implementation(tables, queue.filler, 1 - queue.direction)
-    kind = windows_and_limits.CONNECTION_WINDOW
+    fills = "it fills queues less than cubic"
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
     held = rate * max(0, int(tables.connections.min_rtt_ns[queue.filler])) // 1_000_000_000
-    windows = windows_and_limits.list_software_settings(kind, reading, 1 - queue.direction) if held >= _WINDOW else ()
+    windows = (
+        settings.list_windows(intents.CONNECTION_WINDOW[1 - queue.direction], reading, 1 - queue.direction)
+        if held >= _WINDOW
+        else ()
+    )
     return (
         Remedy(
             "application",
             "send large messages at a limited rate",
             f"on the {sender}: {rate * 8 / 1e6:,.1f} Mbit/s of this capture passed the queue",
         ),
-        shape,
-        Remedy(
-            "linux", "net.ipv4.tcp_congestion_control=bbr", f"on the {sender}, with fq: it fills queues less than cubic"
-        ),
+        *shape,
+        *settings.list_own(intents.CONGESTION_CONTROL, "linux", fills, where=f"on the {sender}, with fq"),
         *(
             Remedy(
                 each.implementation, each.knob, f"a window of about {held:,} bytes holds less in the queue; {each.note}"

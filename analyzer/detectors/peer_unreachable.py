@@ -70,6 +70,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_SHARE
+from ..software import intents, settings
 from ..tables import Ints, Tables
 from ..tables.grouping import distinct
 
@@ -234,21 +235,9 @@ def _list_remedies(tables: Tables, rows: Ints, *, kept_alive: bool) -> tuple[Rem
     connection, direction = int(u.connection[first]), int(u.direction[first])
     sender = hosts.name_hosts(tables, u.connection[rows], u.direction[rows])
     note = f"on {sender}: an unanswered PING ends the connection after {'a shorter' if kept_alive else 'that'} time"
-    clients = (
-        Remedy("grpc-go", "grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ..., Timeout: ...})", note),
-        Remedy("grpc-java", "keepAliveTime(...).keepAliveTimeout(...)", note),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
-        Remedy("grpc-js", "grpc.keepalive_time_ms, grpc.keepalive_timeout_ms", note),
-        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...).keep_alive_timeout(...)", note),
-    )
-    servers = (
-        Remedy("grpc-go", "grpc.KeepaliveParams(keepalive.ServerParameters{Time: ..., Timeout: ...})", note),
-        Remedy("grpc-java", "NettyServerBuilder.keepAliveTime(...).keepAliveTimeout(...)", note),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
-    )
-    settings = software_at.seen_first(tables, (connection,), direction, clients if direction == 0 else servers)
-    linux = Remedy(
-        "linux", "sysctl -w net.ipv4.tcp_retries2=8", f"on {sender}: TCP gives up after some 100 s, not 15 min"
-    )
+    intent = intents.KEEPALIVE_AND_TIMEOUT[direction]
+    own = software_at.list_settings(tables, (connection,), direction, intent, note)
+    sooner = "TCP gives up after some 100 s, not 15 min"
+    linux = settings.list_own(intents.GIVE_UP_SOONER, "linux", sooner, where=f"on {sender}")
     calls = Remedy("application", "a deadline for every call", "ends the wait of callers, though not the connection")
-    return (*settings, calls, linux)
+    return (*own, calls, *linux)

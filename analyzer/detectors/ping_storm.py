@@ -57,7 +57,8 @@ from ..facts import contradictions, control, evidence, hosts, methods, ratings
 from ..model import text
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 
 ID = "ping-storm"
@@ -179,20 +180,5 @@ def _show_pings(tables: Tables, row: int, count: int) -> Iterator[Evidence]:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "no BDP estimator; the windows stay as set, and limit the memory per stream"
-    return sort_by_implementation(
-        (
-            Remedy(
-                "grpc-go",
-                "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
-                "grpc.InitialConnWindowSize(n), n of 64 KiB or more",
-                price,
-            ),
-            Remedy(
-                "grpc-java", "NettyChannelBuilder.flowControlWindow(n), NettyServerBuilder.flowControlWindow(n)", price
-            ),
-            Remedy(C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
-            Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
-            Remedy("any gRPC implementation", "keepalive times of minutes", "a dead connection is noticed later"),
-        ),
-        implementation,
-    )
+    seldom = Remedy("any gRPC implementation", "keepalive times of minutes", "a dead connection is noticed later")
+    return (*settings.list_settings(intents.NO_BDP_PROBES, recognise(implementation), price), seldom)

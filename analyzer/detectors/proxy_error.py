@@ -41,7 +41,7 @@ References
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -55,8 +55,8 @@ from ..facts.ratings import quality_allows
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
-from ..software import metadata, timers
-from ..software.recognise import is_of, recognise
+from ..software import intents, settings, timers
+from ..software.recognise import recognise
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 
@@ -68,7 +68,6 @@ ABOUT = About(
     costs=(Cost("refused_rpcs", "{} refused"),),
     proxy_faults=("changed_status",),
 )
-_TOO_LARGE = 431
 _STATUSES = 5
 """HTTP statuses shown, the most frequent first."""
 
@@ -178,28 +177,9 @@ def _explain_status(code: int) -> str:
     return _REASONS.get(code, f"Its log says what {code} means there.")
 
 
-_SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
-    413: (
-        ("Caddy", "request_body { max_size n }", "off by default; a stream of requests counts as one body"),
-        ("nginx", "client_max_body_size", "1 MiB by default; a stream of requests counts as one body"),
-    ),
-    502: (
-        (
-            "nginx",
-            "grpc_pass and the address in it",
-            "the backend must run there and speak HTTP/2 without TLS (grpc://)",
-        ),
-        ("Envoy", "http2_protocol_options of the cluster", "without it Envoy speaks HTTP/1.1 to the backend"),
-    ),
-    503: (
-        (
-            "Envoy",
-            "health checks and circuit_breakers of the cluster",
-            "503 when none is healthy or a limit is reached",
-        ),
-    ),
-}
-"""Settings by HTTP status, besides timers: nginx.org/en/docs (1.22), envoyproxy.io/docs (1.30), Caddy 2.8."""
+_TOO_LARGE = 431
+_INTENTS = {413: intents.BODY_SIZE, 502: intents.BACKEND, 503: intents.HEALTH}
+"""What to set for HTTP statuses, besides timers."""
 
 
 def _list_remedies(code: int, who: list[str], time_ns: float, server: str | None) -> tuple[Remedy, ...]:
@@ -212,8 +192,7 @@ def _list_remedies(code: int, who: list[str], time_ns: float, server: str | None
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )
     software = recognise(*who[:1]) if who else server
-    settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
-    settings += metadata.list_settings(software) if code == _TOO_LARGE else ()
-    settings += timers.list_answering_timers(code, time_ns, software)
-    own = [setting for setting in settings if is_of(setting.implementation, software)]
-    return (log, *(own if who or own else settings))
+    found = list(settings.list_metadata(software) if code == _TOO_LARGE else settings.list_all(_INTENTS.get(code, "")))
+    found += timers.list_answering_timers(code, time_ns, software)
+    own = [remedy for remedy in found if remedy.implementation == software]
+    return (log, *(own if who or own else found))

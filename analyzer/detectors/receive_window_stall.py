@@ -61,6 +61,7 @@ from ..facts import contradictions
 from ..families import closed_windows, windows
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
+from ..software import intents, settings
 from ..tables import DIRECTIONS, Tables
 
 ID = "receive-window-stall"
@@ -86,18 +87,17 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield from windows.detect_window(tables, limits, _WINDOW)
 
 
+_SIZES = (
+    "the second value is the first buffer size, the third the largest; windows begin at half of the second and may "
+    "grow to half of the third; for new connections"
+)
+
+
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     host = f"on the host of the {DIRECTIONS[direction]}"
     return (
-        Remedy(
-            "linux",
-            'sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"',
-            f"{host}: the second value is the first buffer size, the third the largest; windows begin "
-            "at half of the second and may grow to half of the third; for new connections",
-        ),
-        Remedy(
-            "linux", "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1", f"{host}: the kernel enlarges buffers automatically"
-        ),
+        *settings.list_own(intents.RECEIVE_BUFFER, "linux", _SIZES, where=host),
+        *settings.list_own(intents.GROWING_BUFFER, "linux", "the kernel enlarges buffers automatically", where=host),
         Remedy(
             implementation or "any gRPC implementation",
             "no SO_RCVBUF",

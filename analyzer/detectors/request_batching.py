@@ -43,7 +43,8 @@ from ..facts import contradictions, evidence, hosts, methods, ratings
 from ..facts.turns import GapLimits, Rows, find_losing, measure_turns, show_gaps
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 from ..tables.grouping import distinct
 
@@ -127,10 +128,5 @@ def _show_bursts(tables: Tables, row: int) -> Iterator[Evidence]:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more connection for each; smaller bursts, more packets"
-    return sort_by_implementation(
-        (
-            Remedy(C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
-            Remedy("any gRPC implementation", "several channels, callers spread over them", price),
-        ),
-        implementation,
-    )
+    several = Remedy("any gRPC implementation", "several channels, callers spread over them", price)
+    return (*settings.list_own(intents.MORE_CONNECTIONS, recognise(implementation), price), several)

@@ -67,6 +67,7 @@ from ..facts.retries import Retries, find_retries
 from ..model.detector import About, Cost
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
+from ..software import intents, settings
 from ..tables import Ints, Tables
 from ..tables.grouping import distinct
 
@@ -267,7 +268,7 @@ def _report_repeats(tables: Tables, found: list[Repeated], limits: Limits) -> Fi
             f"of a retried call it did so {followed:,} of {ends:,} times. So {caused}. They carry no "
             "grpc-previous-rpc-attempts, so no retryPolicy of the gRPC library makes them."
         ),
-        remedies=(*((_PROXY,) if by_id else ()), _APPLICATION),
+        remedies=(*(settings.list_common(intents.RETRIES) if by_id else ()), _APPLICATION),
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
         verdict=(
             f"{caused}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit the "
@@ -290,11 +291,6 @@ _APPLICATION = Remedy(
     "application",
     "fewer attempts, a back-off that doubles and varies, and a limit on the share of retries",
     "client: no setting of the library limits retries that the application makes itself",
-)
-_PROXY = Remedy(
-    "envoy",
-    "retry_policy.num_retries of the route, circuit_breakers.thresholds.retry_budget",
-    "client, if it is Envoy, which keeps x-request-id: fewer retries, or none while many calls fail",
 )
 _REMEDIES = (
     Remedy(

@@ -77,7 +77,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
-from ..software.recognise import C_CORE
+from ..software import intents, settings
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
 from ..tables.grouping import distinct
 
@@ -416,50 +416,11 @@ def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
     yield failures.ended(tables, row, f"the response, {duration(float(fit.took_ns[place]))} later")
 
 
-_TO_THREAD = ("asyncio.to_thread(...) around code that blocks", "such code stops the event loop, and every other call")
-_SPAWN = ("tokio::task::spawn_blocking for code that blocks", "such code holds a worker thread of the runtime")
-_OFF_LOOP = ("worker_threads for code that computes", "such code stops the event loop, and every other call")
-_IN_HANDLER = "the library has no such limit by default: look for one in the handler"
-_QUEUES = "that many requests go to that backend at once, and the others wait in the proxy"
-_ONE: dict[str, tuple[tuple[str, str], ...]] = {
-    C_CORE: (("asyncio.to_thread(...) around code that blocks, in handlers of grpc.aio", _TO_THREAD[1]),),
-    "grpclib": (_TO_THREAD,),
-    "tonic": (_SPAWN,),
-    "grpc-js": (_OFF_LOOP,),
-    "connect-es": (_OFF_LOOP,),
-    "Armeria": (("GrpcServiceBuilder.useBlockingTaskExecutor(true)", "handlers that block leave the event loop"),),
-}
-"""What to look at where one call at a time is worked on, by software: one loop, or one thread."""
-_MORE: dict[str, tuple[tuple[str, str], ...]] = {
-    C_CORE: (
-        ("grpc.server(ThreadPoolExecutor(max_workers=...)) in Python", ""),
-        ("GRPC::RpcServer.new(pool_size: n) in Ruby", "30 by default"),
-    ),
-    "grpc-java": (("ServerBuilder.executor(...)", ""),),
-    "grpc-go": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
-    "connect-go": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
-    "Go net/http": (("a sync.Mutex, a semaphore or a pool of connections (SetMaxOpenConns)", _IN_HANDLER),),
-    "tonic": (
-        ("Server::builder().concurrency_limit_per_connection(n)", "off by default"),
-        ("tokio::runtime::Builder::worker_threads(n), if handlers block", "as many as processors by default"),
-    ),
-    "grpclib": (("a lock or a semaphore (asyncio.Semaphore)", _IN_HANDLER),),
-    "grpc-js": (("a queue or a pool of connections", _IN_HANDLER),),
-    "connect-es": (("a queue or a pool of connections", _IN_HANDLER),),
-    "grpc-dotnet": (("ThreadPool.SetMinThreads(n, n), if handlers block", "as many as processors by default"),),
-    "Armeria": (("ServerBuilder.blockingTaskExecutor(n)", "200 threads by default"),),
-    "Dubbo": (("dubbo.protocol.threads=n", "200 by default"),),
-    "haproxy": (("maxconn of the server line", _QUEUES),),
-}
-"""Limits on the calls worked on at once, by software: gRPC 1.85, grpc for Ruby 1.51, grpc-java 1.68, tonic 0.14 on
-Tokio 1, .NET 8, Armeria 1.32, Dubbo 3.3, HAProxy 3.0."""
-
-
 def _list_remedies(server: str, limit: int, software: str | None) -> tuple[Remedy, ...]:
     """List the limits of the software seen, then those of any handler; only words that fit all without it."""
     more = "more calls at once, if processors and backends allow"
-    looks = (_ONE.get(software or "", ()) if limit == 1 else ()) + _MORE.get(software or "", ())
-    own = tuple(Remedy(software or "", knob, f"on {server}: {note or more}") for knob, note in looks)
+    wanted = (*((intents.ONE_AT_A_TIME,) if limit == 1 else ()), intents.MORE_AT_ONCE)
+    own = [one for intent in wanted for one in settings.list_own(intent, software, more, where=f"on {server}")]
     loop = "an event loop that handlers block, or a pool of one thread"
     pool = "the server's pool of threads, its executor or its limit on calls"
     return (

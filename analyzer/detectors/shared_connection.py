@@ -85,7 +85,8 @@ from ..facts.turns import (
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..model.text import duration
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import Tables
 from ..tables.durations import total_ns
 
@@ -225,32 +226,6 @@ def _explain_info(tables: Tables, turn: Turn, limits: Limits) -> str:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more TCP connection for each; each has its own congestion window, which begins small"
-    return sort_by_implementation(
-        (
-            Remedy(
-                C_CORE,
-                'GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 ("grpc.use_local_subchannel_pool") on each channel',
-                "otherwise all channels with equal target and arguments share one connection; any argument with a "
-                f"different value per channel has the same effect; {price}",
-            ),
-            Remedy("grpc-go", "several grpc.NewClient(...), callers spread over them", price),
-            Remedy("grpc-java", "several ManagedChannels, callers spread over them", price),
-            Remedy(
-                "tonic",
-                "several Endpoint::connect(), or Channel::balance_channel with a key for each",
-                f"Channel::balance_list opens one connection for equal addresses; {price}",
-            ),
-            Remedy(
-                "grpc-js",
-                "'grpc.use_local_subchannel_pool': 1 on each client",
-                f"otherwise clients of one process share subchannels; {price}",
-            ),
-            Remedy(
-                "grpc-dotnet",
-                "several GrpcChannels with a SocketsHttpHandler each",
-                "EnableMultipleHttp2Connections opens another connection only beyond the server's stream limit",
-            ),
-            Remedy("application", "several requests per message or call", "fewer rounds for the same work"),
-        ),
-        implementation,
-    )
+    fewer = Remedy("application", "several requests per message or call", "fewer rounds for the same work")
+    seen, intent = recognise(implementation), intents.MORE_CONNECTIONS
+    return (*(settings.list_own(intent, seen, price) or settings.list_common(intent, price)), fewer)

@@ -48,6 +48,7 @@ References
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -65,6 +66,7 @@ from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration
 from ..model.thresholds import CRITICAL_CONNECTIONS
+from ..software import intents, settings
 from ..tables import Ints, Tables
 
 ID = "slow-connect"
@@ -328,7 +330,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"
             + (f" {tables.server(closed)} had closed connection {closed} before, so it had stopped." if stopped else "")
         ),
-        remedies=tuple(REMEDIES[name] for name in dict.fromkeys(s.kind for slow in found for s in slow.steps)),
+        remedies=tuple(list_remedies()[name] for name in dict.fromkeys(s.kind for slow in found for s in slow.steps)),
         references=("RFC 8305", "RFC 6298 section 2", "grpc/grpc doc/connection-backoff.md"),
         verdict=(
             f"Server {tables.server(closed)} closed a connection, and then refused new ones for {median}: look for why "
@@ -424,28 +426,34 @@ ADVICE = {
 }
 """What to do first, by step."""
 
-_BACKOFF = Remedy(
-    "any gRPC implementation",
-    "the connection back-off (grpc-go WithConnectParams, C-core grpc.max_reconnect_backoff_ms)",
-    "1 s at first, growing to 120 s; shorter ones load a server that starts",
-)
 _EARLY = Remedy("application", "connect before the first call", "the set-up still takes as long, but no RPC waits")
-REMEDIES = dict.fromkeys(connection_attempts.KINDS, _BACKOFF) | {
-    "dns": Remedy(
+
+
+@functools.cache
+def list_remedies() -> dict[str, Remedy]:
+    """List a setting for each step."""
+    backoff = Remedy(
+        "any gRPC implementation",
+        f"the connection back-off: {settings.name_settings(intents.BACKOFF)}",
+        "1 s at first, growing to 120 s; shorter ones load a server that starts",
+    )
+    search = Remedy(
         "linux",
         "options ndots:1 in /etc/resolv.conf, or a name that ends with a dot",
-        "the search list is not tried first; C-core grpc.service_config_disable_resolution=1 and grpc-go "
-        "WithDisableServiceConfig() save the TXT lookup",
-    ),
-    "syn": Remedy(
-        "linux", "ss -ltn and nstat -az TcpExtListenOverflows", "on the server: a full accept queue drops SYNs"
-    ),
-    "syn_there": connection_attempts.UNANSWERED_THERE,
-    "syn_ack": _EARLY,
-    "tls": _EARLY,
-    "settings": _EARLY,
-    "unanswered": Remedy(
-        "application", "the addresses in DNS", "an address that does not answer costs 250 ms or more on each connection"
-    ),
-}
-"""A setting for each step."""
+        f"the search list is not tried first; {settings.name_settings(intents.NO_SERVICE_CONFIG)} save the TXT lookup",
+    )
+    return dict.fromkeys(connection_attempts.KINDS, backoff) | {
+        "dns": search,
+        "syn": Remedy(
+            "linux", "ss -ltn and nstat -az TcpExtListenOverflows", "on the server: a full accept queue drops SYNs"
+        ),
+        "syn_there": connection_attempts.UNANSWERED_THERE,
+        "syn_ack": _EARLY,
+        "tls": _EARLY,
+        "settings": _EARLY,
+        "unanswered": Remedy(
+            "application",
+            "the addresses in DNS",
+            "an address that does not answer costs 250 ms or more on each connection",
+        ),
+    }

@@ -71,6 +71,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About, Requirement
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import count, duration, format_times
+from ..software import intents, settings
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import distinct
@@ -326,24 +327,22 @@ def _explain(example: dict[str, str], bursts: int, each: str, named: tuple[str, 
     )
 
 
+_KEEPS = (
+    "keeps the congestion window during idle time; applies to all connections of the host's network namespace, new and "
+    "open"
+)
+_LARGER = "a larger initial window, also after idle time; helps the first call of a connection too"
+
+
 def list_remedies(host: str) -> tuple[Remedy, ...]:
     """List the settings that avoid a restarted window on a host."""
     return (
-        Remedy(
-            "linux",
-            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
-            f"on {host}: keeps the congestion window during idle time; applies to all connections of the host's "
-            "network namespace, new and open",
-        ),
+        *settings.list_own(intents.CONGESTION_WINDOW, "linux", _KEEPS, where=f"on {host}"),
         Remedy(
             "application",
             "a small call more often than the retransmission timeout",
             "keeps the connection from becoming idle; gRPC keepalive is too rare for this (10 s at least)",
         ),
-        Remedy(
-            "linux",
-            "ip route change ROUTE initcwnd 32",
-            f"on {host}: a larger initial window, also after idle time; helps the first call of a connection too",
-        ),
+        *settings.list_own(intents.INITIAL_WINDOW, "linux", _LARGER, where=f"on {host}"),
         Remedy("any gRPC implementation", "none", "no gRPC or HTTP/2 window or buffer option changes this"),
     )

@@ -60,7 +60,8 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, duration, size
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import DIRECTIONS, Ints, Mask, Tables
 from ..tables.grouping import distinct
 
@@ -272,23 +273,15 @@ def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
 
 def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     windows = "no BDP estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
-    return sort_by_implementation(
-        (
-            Remedy(
-                "application",
-                "gather messages for 5 to 10 ms, or align the timers that make them",
-                "fewer packets and wake-ups; each message is delayed by up to that time",
-            ),
-            Remedy("application", "one answer for several messages", "fewer packets in the other direction"),
-            Remedy(
-                "grpc-go",
-                "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
-                "grpc.InitialConnWindowSize(n), n of 64 KiB or more",
-                windows,
-            ),
-            Remedy("grpc-java", "NettyServerBuilder.flowControlWindow(n)", windows),
-            Remedy(C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
-            Remedy("linux", "ethtool -C DEVICE adaptive-rx on", "fewer interrupts for the same packets, some µs later"),
-        ),
-        implementation,
+    later = "fewer interrupts for the same packets, some µs later"
+    gather = Remedy(
+        "application",
+        "gather messages for 5 to 10 ms, or align the timers that make them",
+        "fewer packets and wake-ups; each message is delayed by up to that time",
+    )
+    answer = Remedy("application", "one answer for several messages", "fewer packets in the other direction")
+    seen = recognise(implementation)
+    return (
+        *settings.list_settings(intents.NO_BDP_PROBES, seen, windows, general=(gather, answer)),
+        *settings.list_own(intents.FEWER_INTERRUPTS, "linux", later),
     )

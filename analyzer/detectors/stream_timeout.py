@@ -60,6 +60,7 @@ from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import duration
 from ..software import timers
+from ..software.implementation import DURATION, SILENCE
 from ..software.recognise import recognise
 from ..tables import NOT_SEEN, Ints, Mask, Tables
 from ..tables.grouping import distinct, group_rows
@@ -115,10 +116,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     silence = failures.silence_ns[rows.row]
     flowed = silence < limits.flowing * rows.duration_ns
     broken = ~sent & _ended_silence(tables, rows)
-    quiet = _find_same(tables, rows.where(broken), silence[broken], timers.SILENCE, limits, of=int((~sent).sum()))
+    quiet = _find_same(tables, rows.where(broken), silence[broken], SILENCE, limits, of=int((~sent).sum()))
     lasting = ~sent | flowed
     lasted = rows.duration_ns[lasting]
-    old = _find_same(tables, rows.where(lasting), lasted, timers.DURATION, limits, of=len(lasted))
+    old = _find_same(tables, rows.where(lasting), lasted, DURATION, limits, of=len(lasted))
     found = [timed for timed in (quiet, old) if timed]
     if found:
         yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
@@ -196,7 +197,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     median = float(np.median(timed.times_ns))
     least, most = duration(int(timed.times_ns.min())), duration(int(timed.times_ns.max()))
     span = least if least == most else f"{least} to {most}"
-    silent = timed.measures == timers.SILENCE
+    silent = timed.measures == SILENCE
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)
     software = software_at.recognise_proxy(tables, connections)
@@ -258,7 +259,7 @@ def _show(tables: Tables, rows: Failed, timed: _Timed) -> Iterator[Evidence]:
         yield common.began(tables, rpc)
         before = int(failures.silence_from_packet[row])
         end = int(rpcs.start_time_ns[rpc]) + int(rows.duration_ns[place])
-        if timed.measures == timers.SILENCE and before != rpcs.first_packet[rpc]:
+        if timed.measures == SILENCE and before != rpcs.first_packet[rpc]:
             start = end - int(failures.silence_ns[row])
             yield Evidence(before, start, f"the last packet of stream {rpcs.stream[rpc]} before the silence")
         yield common.ended(tables, rpc, common.reset_words(tables, rows, place))

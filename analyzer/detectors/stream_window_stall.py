@@ -63,7 +63,7 @@ from ..facts import contradictions
 from ..families import windows
 from ..model.detector import About
 from ..model.finding import Finding, Skipped
-from ..software.windows_and_limits import STREAM_WINDOW, list_software_settings
+from ..software import intents, settings
 from ..tables import Tables
 
 ID = "stream-window-stall"
@@ -88,6 +88,6 @@ _WINDOW = windows.Window(
     name="the HTTP/2 stream window",
     opened_by="WINDOW_UPDATE",
     enlarge="enlarge the window on {reader}, or leave it unset where it adapts",
-    remedies=partial(list_software_settings, STREAM_WINDOW),
+    remedies=partial(settings.list_windows, intents.STREAM_WINDOW),
     references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "grpc-go internal/transport/bdp_estimator.go"),
 )

@@ -54,11 +54,12 @@ from ..facts.failures import LossLimits, are_many_lost
 from ..facts.hosts import host, name_hosts
 from ..facts.methods import methods_of_connections
 from ..facts.ratings import quality_allows
-from ..facts.software_at import recognise_end, seen_first
+from ..facts.software_at import list_settings
 from ..model.analysis import Analysis
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, duration
+from ..software import intents
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
 
@@ -277,31 +278,10 @@ def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tuple[Remedy, ...]:
     rarer = "no more often than the server permits; a dead connection is noticed later"
-    keepalive = (
-        Remedy("grpc-go", "keepalive.ClientParameters{Time: 5 * time.Minute, PermitWithoutStream: false}", rarer),
-        Remedy("grpc-java", "keepAliveTime(5, TimeUnit.MINUTES), keepAliveWithoutCalls(false)", rarer),
-        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS = 300000, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS = 0", rarer),
-        Remedy("grpc-js", "grpc.keepalive_time_ms: 300000, grpc.keepalive_permit_without_calls: 0", rarer),
-        Remedy("tonic", "Endpoint::http2_keep_alive_interval(Duration::from_secs(300))", rarer),
-        Remedy("grpc-dotnet", "SocketsHttpHandler.KeepAlivePingDelay = TimeSpan.FromMinutes(5)", rarer),
-    )
     fixed = "a fixed window, which stops the BDP probes; slow on long links if it is small"
-    estimator = (
-        Remedy("grpc-go", "grpc.WithInitialWindowSize(...), grpc.WithInitialConnWindowSize(...)", fixed),
-        Remedy("grpc-java", "NettyChannelBuilder.initialFlowControlWindow(...)", fixed),
-        Remedy("C-core", "GRPC_ARG_HTTP2_BDP_PROBE = 0", fixed),
-    )
     permit = "lets clients ping as often as they do now; more packets for the server"
-    server = (
-        Remedy("grpc-go", "server: keepalive.EnforcementPolicy{MinTime: ..., PermitWithoutStream: true}", permit),
-        Remedy("grpc-java", "server: NettyServerBuilder.permitKeepAliveTime(...)", permit),
-        Remedy("C-core", "server: GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS", permit),
+    client = (intents.NO_BDP_PROBES, fixed) if purpose == "bdp" else (intents.RARER_KEEPALIVE, rarer)
+    return (
+        *list_settings(tables, connections, 0, *client),
+        *list_settings(tables, connections, 1, intents.PERMIT_PINGS, permit, where="server"),
     )
-    others = (  # listed for their own users alone
-        Remedy("connect-es", "pingIntervalMs: 300000, pingIdleConnection: false", rarer),
-        Remedy("envoy", "http2_protocol_options.connection_keepalive.interval of the cluster: 300s", rarer),
-    )
-    seen = {recognise_end(tables, connection, 0) for connection in connections}
-    own = tuple(remedy for remedy in others if remedy.implementation in seen)
-    client = estimator if purpose == "bdp" else (*keepalive, *own)
-    return (*seen_first(tables, connections, 0, client), *seen_first(tables, connections, 1, server))

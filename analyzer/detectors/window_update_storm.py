@@ -50,7 +50,8 @@ import numpy as np
 from ..facts import contradictions, control, hosts, methods, ratings
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
-from ..software.recognise import C_CORE, sort_by_implementation
+from ..software import intents, settings
+from ..software.recognise import recognise
 from ..tables import DIRECTIONS, Tables
 
 ID = "window-update-storm"
@@ -132,22 +133,4 @@ def _make_finding(tables: Tables, load: control.Load, rows: control.Rows, limits
 
 def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
     price = f"at {end}: fewer updates; a slow reader may hold more memory per stream"
-    return sort_by_implementation(
-        (
-            Remedy(
-                "grpc-go",
-                "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
-                "grpc.InitialConnWindowSize(n)",
-                f"{price}; also switches off the BDP estimator, which sends WINDOW_UPDATEs with its PINGs",
-            ),
-            Remedy("grpc-java", "flowControlWindow(n) of NettyChannelBuilder or NettyServerBuilder", price),
-            Remedy(C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
-            Remedy("tonic", "initial_stream_window_size(n), initial_connection_window_size(n)", price),
-            Remedy("grpc-js", "'grpc-node.flow_control_window': n", price),
-            Remedy("grpc-dotnet", "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", price),
-            Remedy(
-                "Envoy", "http2_protocol_options: initial_stream_window_size, initial_connection_window_size", price
-            ),
-        ),
-        implementation,
-    )
+    return settings.list_settings(intents.FEWER_UPDATES, recognise(implementation), price)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
-from ..software.windows_and_limits import STREAM_LIMIT, list_software_settings
+from ..software import intents, settings
 from ..tables import Tables, error_name
 from . import failures as common
 from .evidence import show_packet
@@ -120,7 +120,7 @@ def describe_stream_limit(tables: Tables, goaway: int, limit: int) -> str:
 def list_stream_limits(tables: Tables, goaway: int) -> tuple[Remedy, ...]:
     """List the setting of the limit on which a server's error may act; none for another error."""
     server = implementation(tables, int(tables.goaways.connection[goaway]), 1)
-    return list_software_settings(STREAM_LIMIT, server, 1)[:1] if find_stream_limit(tables, goaway) else ()
+    return settings.list_windows(intents.STREAM_LIMIT, server, 1)[:1] if find_stream_limit(tables, goaway) else ()
 
 
 def make_remedy(tables: Tables, breach: int) -> Remedy:

@@ -6,8 +6,8 @@ from msgspec import Struct
 from .. import _core
 from ..model.finding import Remedy
 from ..model.text import count, duration
-from ..software.connection_ends import MAX_AGE, NO_LIMIT, REMEDIES_AGE, REMEDIES_REQUESTS, STOPS, name_grace
-from ..software.recognise import is_of
+from ..software import intents, settings
+from ..software.texts import list_goaways
 from ..tables import Counts, Ints, Mask, Tables
 from . import software_at
 from .failures import CLIENT_DEADLINE, CONNECTION, OK, TRAILERS, LossLimits, failed
@@ -15,6 +15,13 @@ from .hosts import number_servers
 
 ALL_STREAMS = 0x7FFF_FFFF
 """Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
+MAX_AGE = "max_age"
+"""What servers write into the GOAWAY of a connection that reached its maximum age."""
+MORE = "fewer new connections; a leak of memory per connection lives longer"
+MORE_TIME = "server: the last RPCs of a connection have more time"
+_BELOW = Remedy(
+    "application", "maximum connection age below the load balancer's limit", "AWS ALB ends at 10,000 requests"
+)
 
 
 def find_last_goaways(tables: Tables) -> dict[int, int]:
@@ -194,18 +201,26 @@ class Drained(Struct, frozen=True, eq=False):
         if self.is_said:
             grace = name_grace(self.software)
             return f"That is a connection's maximum age: give open calls more time before the server closes{grace}."
-        own = [remedy.knob for remedy in self.list_remedies() if is_of(remedy.implementation, self.software)]
+        own = [one.knob for limit in self._list_limits() for one in settings.list_own(limit, self.software)]
         return f"The server drains connections {self.when}: raise that limit{f' ({own[0]})' if own else ''}."
 
+    def _list_limits(self) -> list[str]:
+        return [intents.REQUESTS] * (self.requests > 0) + [intents.AGE] * (self.age_ns > 0)
+
     def list_remedies(self) -> tuple[Remedy, ...]:
-        """List the settings of that limit, those of the server's software first."""
-        remedies = (REMEDIES_REQUESTS if self.requests else ()) + (REMEDIES_AGE if self.age_ns else ())
-        return tuple(sorted(remedies, key=lambda remedy: not is_of(remedy.implementation, self.software)))
+        """List the settings of that limit, those of the server's software."""
+        known = (one for limit in self._list_limits() for one in settings.list_settings(limit, self.software, MORE))
+        return (*known, *((_BELOW,) if self.requests else ()))
+
+
+def name_grace(software: str | None) -> str:
+    """Name the time that calls have from a connection's maximum age on: ` (MaxConnectionAgeGrace)`; perhaps nothing."""
+    return "".join(f" ({one.knob})" for one in settings.list_own(intents.GRACE, software))
 
 
 def is_stopped(tables: Tables, goaway: int) -> bool:
     """Check whether a GOAWAY, a row of the goaways table, says that the server was stopped."""
-    return tables.goaway_reasons[tables.goaways.reason[goaway]] in STOPS
+    return tables.goaway_reasons[tables.goaways.reason[goaway]] in list_goaways("stop")
 
 
 def find_drained(tables: Tables, limits: Alike) -> Drained | None:
@@ -215,7 +230,7 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     graceful = (goaways.direction == 1) & (goaways.code == 0)
     if (said := graceful & (texts == MAX_AGE)).any():
         return _read_age(tables, np.flatnonzero(said), np.flatnonzero(graceful))
-    rows = np.flatnonzero(graceful & ~np.isin(texts, NO_LIMIT))
+    rows = np.flatnonzero(graceful & ~np.isin(texts, list_goaways("stop", "idle")))
     final = rows[goaways.last_stream[rows] != ALL_STREAMS]
     connections, requests = _count_requests(tables, final)
     if len(connections) >= limits.drained:
@@ -235,7 +250,7 @@ def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
         return None
-    if _are_alike(ages - _begin_last_calls(tables, connections, goaways.time_ns[busy][first]), limits):
+    if _are_alike(ages - _begin_last_calls(tables, connections, goaways.time_ns[busy][first]), AlikeCloses()):
         return None
     software = software_at.recognise_server(tables, connections.tolist())
     return Drained(0, int(np.median(ages)), len(ages), len(ages), software)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..model.finding import Remedy
 from ..model.text import count
-from ..software.metadata import list_client_settings, list_settings
+from ..software import intents, settings
 from ..summary import figures
 from ..tables import Tables, error_name
 from . import failures as common
@@ -53,4 +53,10 @@ def list_remedies(tables: Tables, goaway: int) -> tuple[Remedy, ...]:
     """List the limits of the software that sent a GOAWAY: those of a server by its name."""
     connection, receiver = int(tables.goaways.connection[goaway]), int(tables.goaways.direction[goaway])
     software = recognise_end(tables, connection, receiver)
-    return list_settings(software) if receiver else list_client_settings(software)
+    if receiver:
+        return settings.list_metadata(software)
+    fields = settings.list_own(intents.SHORTER_FIELDS, software)
+    return tuple(Remedy("application", one.knob, one.note) for one in fields) or (_OF_CLIENT,)
+
+
+_OF_CLIENT = Remedy("application", "the client's limit on metadata (header list size)", "or less metadata in responses")

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from ..model.finding import Remedy
-from ..software.recognise import PROXIES, is_of, recognise
+from ..software import settings
+from ..software.recognise import is_proxy, recognise
 from ..tables import Tables
 from .hosts import implementation
 
@@ -21,7 +22,7 @@ def recognise_server(tables: Tables, connections: Iterable[int]) -> str | None:
 def recognise_proxy(tables: Tables, connections: Iterable[int], direction: int = 1) -> str | None:
     """Recognise the proxy that sends in `direction` on some connections; None unless all have the same."""
     only = _recognise_all(tables, connections, direction)
-    return only if only in PROXIES else None
+    return only if is_proxy(only) else None
 
 
 def _recognise_all(tables: Tables, connections: Iterable[int], direction: int) -> str | None:
@@ -29,9 +30,16 @@ def _recognise_all(tables: Tables, connections: Iterable[int], direction: int) -
     return seen.pop() if len(seen) == 1 else None
 
 
-def seen_first(
-    tables: Tables, connections: Iterable[int], direction: int, remedies: Iterable[Remedy]
+def list_settings(
+    tables: Tables,
+    connections: Iterable[int],
+    direction: int,
+    intent: str,
+    says: str = "",
+    *,
+    where: str = "",
+    general: tuple[Remedy, ...] = (),
 ) -> tuple[Remedy, ...]:
-    """Sort remedies so that those of the implementations seen at that end of the connections come first."""
+    """List the settings of the implementations seen at that end of the connections."""
     seen = {recognise_end(tables, connection, direction) for connection in connections}
-    return tuple(sorted(remedies, key=lambda remedy: not any(is_of(remedy.implementation, one) for one in seen)))
+    return settings.list_settings(intent, seen, says, where=where, general=general)

@@ -9,9 +9,7 @@ from ..facts.evidence import show_packet
 from ..facts.ratings import quality_allows
 from ..model.finding import Finding, Remedy, Scope
 from ..model.text import count, duration
-from ..software import connection_ends
-from ..software.connection_ends import AGES
-from ..software.recognise import is_of
+from ..software import intents, settings
 from ..tables import Counts, Ints, Tables
 from ..tables.grouping import distinct
 
@@ -75,14 +73,9 @@ def _describe_cut(tables: Tables, connections: Counts) -> str:
 def _list_for_graceful(tables: Tables, rows: list[int]) -> tuple[Remedy, ...]:
     connections = tables.goaways.connection[rows].tolist()
     if all(draining.is_stopped(tables, row) for row in rows):
-        return software_at.seen_first(tables, connections, 1, connection_ends.list_shutdowns())
-    return _list_ages(tables, connections)
-
-
-def _list_ages(tables: Tables, connections: list[int]) -> tuple[Remedy, ...]:
-    """List the settings by which the server's software ends connections; all that are known for other software."""
+        return software_at.list_settings(tables, connections, 1, intents.SHUTDOWN, settings.WAITS)
     server = software_at.recognise_server(tables, connections)
-    return tuple(remedy for remedy in AGES if is_of(remedy.implementation, server)) or AGES
+    return settings.list_own(intents.CONNECTION_LIMITS, server) or settings.list_all(intents.CONNECTION_LIMITS)
 
 
 def _guess_limit(streams: Ints | Counts, limits: Limits) -> str:

@@ -10,6 +10,7 @@ from ..facts.software_at import recognise_proxy
 from ..model.analysis import Hop, Quantiles
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
+from ..software import intents, settings
 from ..summary.hops import Proxy, are_same_packets
 from ..summary.quantiles import make_quantiles, quantiles_of
 from ..tables import PAUSE_NS, Tables
@@ -210,16 +211,7 @@ def _say_sent(held: Held) -> str:
 def _list_remedies(tables: Tables, proxy: Proxy, hop: Hop, calls: int) -> Iterator[Remedy]:
     """List the settings of the proxy that fit what the packets show."""
     software = recognise_proxy(tables, proxy.front.tolist())
-    if hop.whole_requests > _MOST * calls and software in _BUFFERS:
-        yield Remedy(software, *_BUFFERS[software])
-    if hop.calls_per_second and software in _LIMITS:
-        yield Remedy(software, *_LIMITS[software])
-
-
-_BUFFERS = {
-    "haproxy": ("no option http-buffer-request", "passes each message on at once; rules that read bodies need it"),
-    "envoy": ("remove envoy.filters.http.buffer", "passes each message on at once; it bounds the size of requests"),
-}
-"""Settings that make a proxy wait for whole requests (configuration manual of HAProxy 2.6; documentation of Envoy)."""
-_LIMITS = {"nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate")}
-"""Settings that make a proxy delay requests to a rate: nginx's ngx_http_limit_req_module."""
+    if hop.whole_requests > _MOST * calls:
+        yield from settings.list_own(intents.UNBUFFERED, software)
+    if hop.calls_per_second:
+        yield from settings.list_own(intents.RATE, software)

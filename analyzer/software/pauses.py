@@ -1,7 +1,9 @@
 """What to look at on a host that stops, by its software."""
 
 from ..model.finding import Remedy
-from .recognise import C_CORE
+from . import intents
+from .implementation import C_CORE
+from .known import read_all
 
 _GARBAGE = (
     "the garbage collector's log at the times of the evidence",
@@ -12,20 +14,6 @@ _QUOTAS = (
     "they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
 )
 _STEAL = ("the column st of vmstat 1", "time that a hypervisor took from the host")
-_STOPS_ALL = "whether a handler that computes or waits stops the event loop, and all calls with it"
-_NODE = ("perf_hooks.monitorEventLoopDelay() (Node.js)", f"shows {_STOPS_ALL}")
-_ASYNCIO = (
-    "loop.set_debug(True), loop.slow_callback_duration (Python asyncio)",
-    f"logs slow callbacks: {_STOPS_ALL}",
-)
-_TOKIO = (
-    "tokio::task::spawn_blocking for handlers that compute or block",
-    "such a handler holds a worker thread, and all calls that wait for one",
-)
-_LOOPS = {"grpc-js": _NODE, "connect-es": _NODE, "grpclib": _ASYNCIO, "tonic": _TOKIO}
-"""What to look at first where one loop runs all calls, by software."""
-_WITHOUT_COLLECTOR = ("tonic", "nginx", "haproxy", "envoy", "nghttpx", "Apache", "h2o", "Pingora", "grpc-swift")
-"""Software whose language has no garbage collector."""
 
 
 def list_remedies(software: str | None, who: str, *, quota: bool, paused: bool) -> tuple[Remedy, ...]:
@@ -33,13 +21,16 @@ def list_remedies(software: str | None, who: str, *, quota: bool, paused: bool) 
 
     `paused`: PINGs waited as well.
     """
-    loop = _LOOPS.get(software or "")
-    if software == C_CORE and not paused:
-        loop = _ASYNCIO  # the threads of C-core acknowledge PINGs while the loop of grpc.aio is blocked
-    looks = [_GARBAGE] if software not in _WITHOUT_COLLECTOR else []
-    looks += [_QUOTAS, *([] if software else [_NODE]), _STEAL]
-    if loop:
-        looks.insert(0, loop)
+    known = read_all().get(software or "")
+    looks = [_GARBAGE] if known is None or known.collects_garbage else []
+    looks += [_QUOTAS, *([] if software else _list_loops("grpc-js")), _STEAL]
+    if software and not (software == C_CORE and paused):  # its threads acknowledge PINGs while grpc.aio is blocked
+        looks[:0] = _list_loops(software)
     looks.sort(key=lambda look: quota and look is not _QUOTAS)
     kinds = {_QUOTAS: "linux", _STEAL: "linux"}
     return tuple(Remedy(kinds.get(look, "application"), look[0], f"on {who}: {look[1]}") for look in looks)
+
+
+def _list_loops(software: str) -> list[tuple[str, str]]:
+    found = read_all()[software].find(intents.BLOCKED_LOOP)
+    return [(setting.knob, setting.note) for setting in found]

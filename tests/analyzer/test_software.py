@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
 import pytest
 from judging import changed
 from msgspec.structs import replace
-from support import recorded
+from support import REPOSITORY, recorded
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.model.finding import Remedy
-from grpcdiag.analyzer.software import windows_and_limits
-from grpcdiag.analyzer.software.recognise import C_CORE, SOFTWARE, recognise, sort_by_implementation
-from grpcdiag.analyzer.software.windows_and_limits import STREAM_LIMIT, STREAM_WINDOW, list_software_settings
+from grpcdiag.analyzer.software import intents
+from grpcdiag.analyzer.software.known import read_all
+from grpcdiag.analyzer.software.recognise import C_CORE, recognise
+from grpcdiag.analyzer.software.settings import COMMON, list_settings, list_windows
+from grpcdiag.analyzer.software.texts import find_meaning
 from grpcdiag.analyzer.summary import figures
 from grpcdiag.analyzer.tables import NO_AGENT
+
+sys.path.append(str(REPOSITORY / "docs"))
+from generating.software import write_texts
 
 
 @pytest.mark.parametrize(
@@ -44,34 +52,92 @@ def test_everything_that_the_core_infers_is_recognised() -> None:
     assert [name for name in _core.IMPLEMENTATIONS if name and recognise(name) is None] == []
 
 
-def test_every_setting_is_of_software_that_is_recognised() -> None:
-    """A dead name would never be shown."""
-    settings = windows_and_limits.SETTINGS
-    software = {name for name, source in settings if source}
-    assert set(windows_and_limits.COMMON) <= software <= set(SOFTWARE)
-    rows = [(name, *row) for (name, _), rows in settings.items() for row in rows]
-    assert all(knob and note for *_, knob, note in rows)
-    assert len({(name, sets, ends, knob) for name, sets, ends, knob, _ in rows}) == len(rows)
+def list_intents() -> set[str]:
+    """All intents, those of both ends apart."""
+    words = [value for name, value in vars(intents).items() if name.isupper() and name not in ("CLIENT", "SERVER")]
+    return {one for value in words for one in ([value] if isinstance(value, str) else value)}
+
+
+def test_each_intent_has_a_setting_and_each_setting_a_known_intent() -> None:
+    found = [setting for one in read_all().values() for settings in one.settings.values() for setting in settings]
+    wanted = [each for one in found for each in ([one.intents] if isinstance(one.intents, str) else one.intents)]
+    assert set(wanted) == list_intents()
+    assert all(setting.knob for setting in found)
+
+
+def test_each_fact_names_its_source_and_a_version() -> None:
+    """A default of one version is none of another; pages on the web and of services have no version."""
+    for one in read_all().values():
+        facts = (one.settings, one.timers, one.idle_limits, one.texts, one.goaways, one.faults)
+        for source in (source for found in facts for source in found):
+            assert re.search(r"\d|https://|Guide|backend services|ethtool", source), (one.name, source)
+        assert any(facts), one.name
+
+
+def test_one_source_is_read_in_one_version() -> None:
+    versions: dict[str, set[str]] = {}
+    for one in read_all().values():
+        for source in {**one.settings, **one.timers, **one.texts, **one.goaways}:
+            place, comma, version = source.partition(";")[0].rpartition(", ")
+            versions.setdefault(place, set()).update([version] if comma else [])
+    assert {place for place, found in versions.items() if len(found) > 1} == {"configuration manual"}  # HAProxy's
+
+
+def test_a_setting_has_one_default() -> None:
+    for one in read_all().values():
+        defaults: dict[str, set[str]] = {}
+        for setting in (setting for settings in one.settings.values() for setting in settings if setting.default):
+            defaults.setdefault(setting.knob, set()).add(setting.default)
+        assert [knob for knob, found in defaults.items() if len(found) > 1] == []
+
+
+def test_common_software_is_known_and_listed_by_name() -> None:
+    assert set(COMMON) <= set(read_all())
+    assert sorted(COMMON, key=str.lower) == list(COMMON)
 
 
 def test_settings_of_the_software_that_was_seen_come_first() -> None:
-    first = list_software_settings(STREAM_LIMIT, "nginx/1.22.1", 1)[0]
+    first = list_windows(intents.STREAM_LIMIT, "nginx/1.22.1", 1)[0]
     assert (first.implementation, first.knob) == ("nginx", "http2_max_concurrent_streams n")
-    assert {r.implementation for r in list_software_settings(STREAM_WINDOW, "grpc-java-okhttp/1.68.1", 0)} == {
-        "grpc-java-okhttp",
-        "envoy",
-    }
-    unknown = list_software_settings(STREAM_WINDOW, None, 0)
-    assert [remedy.implementation for remedy in unknown] == ["any gRPC implementation", *windows_and_limits.COMMON]
-    assert sorted(windows_and_limits.COMMON, key=str.lower) == list(windows_and_limits.COMMON)
+    seen = list_windows(intents.STREAM_WINDOW, "grpc-java-okhttp/1.68.1", 0)
+    assert [remedy.implementation for remedy in seen] == ["grpc-java-okhttp", "envoy"]
+    unknown = list_windows(intents.STREAM_WINDOW, None, 0)
+    assert [remedy.implementation for remedy in unknown] == ["any gRPC implementation", *COMMON]
 
 
 def test_software_without_a_known_setting_is_named() -> None:
-    assert list_software_settings(STREAM_LIMIT, "caddy", 1)[0].knob == "no setting is known"
-    sorted_ = sort_by_implementation([Remedy("grpc-go", "a", "b")], "nginx/1")
-    assert [remedy.implementation for remedy in sorted_] == ["nginx", "grpc-go"]
-    general = [Remedy("any gRPC implementation", "a", "b")]
-    assert list(sort_by_implementation(general, "nginx/1")) == general
+    assert list_windows(intents.STREAM_LIMIT, "caddy", 1)[0].knob == "no setting is known"
+    found = list_settings(intents.ROUND_ROBIN, "nginx")
+    assert [remedy.implementation for remedy in found] == ["nginx", C_CORE, "grpc-go", "grpc-java", "grpc-js"]
+    general = Remedy("any gRPC implementation", "a", "b")
+    assert list_settings(intents.ROUND_ROBIN, "nginx", general=(general,))[0] == general
+
+
+def test_another_library_is_not_taken_for_one_whose_name_it_begins_with() -> None:
+    assert list_settings(intents.SECOND_CHANNEL, recognise("grpc-go-connect/1.21.1"))[0].implementation == "connect-go"
+    assert list_settings(intents.SECOND_CHANNEL, recognise("grpc-go/1.85.0"))[0].implementation == "grpc-go"
+
+
+def test_the_core_keeps_the_texts_that_are_known() -> None:
+    """`docs/generate.py` writes the core's list from the same files."""
+    core = (REPOSITORY / "analyzer" / "core" / "src" / "grpc" / "texts_of_software.rs").read_text()
+    assert core == write_texts()
+
+
+@pytest.mark.parametrize(
+    ("text", "software"),
+    [
+        ("message size 200008 is larger than configured readMaxBytes 100000", "connect-es"),
+        ("message size 200008 is larger than configured max 100000", "connect-go"),
+        ("grpc: received message larger than max (5000 vs. 4096)", "grpc-go"),
+        ("grpc: received message larger than max (bob)", None),
+        ("upstream connect error or disconnect/reset before headers. reset reason: overflow, bob", "envoy"),
+        ("Method not found!", None),
+    ],
+)
+def test_a_text_tells_whose_it_is(text: str, software: str | None) -> None:
+    found = find_meaning(text)
+    assert (found.software if found else None) == software
 
 
 @pytest.mark.parametrize(

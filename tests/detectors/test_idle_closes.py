@@ -12,7 +12,7 @@ from support import recorded
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_closed_early, idle_connection_cut
-from grpcdiag.analyzer.software.connection_ends import name_grace
+from grpcdiag.analyzer.facts.draining import name_grace
 from grpcdiag.analyzer.tables import Tables
 
 

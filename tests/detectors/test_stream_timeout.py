@@ -17,7 +17,8 @@ from grpcdiag.analyzer.detectors import stream_timeout as detector
 from grpcdiag.analyzer.facts import draining
 from grpcdiag.analyzer.facts.failures import failed
 from grpcdiag.analyzer.software import timers
-from grpcdiag.analyzer.software.recognise import SOFTWARE
+from grpcdiag.analyzer.software.implementation import CONNECT, DURATION, SILENCE
+from grpcdiag.analyzer.software.known import read_all
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened, scene
@@ -186,10 +187,10 @@ def test_unavailable_in_trailers_counts_when_messages_flowed(tmp_path: Path, mes
 
 
 def test_a_default_that_is_near_is_named() -> None:
-    assert {r.knob for r in timers.list_timers(timers.SILENCE, 60.02e9, None)} >= {"grpc_read_timeout"}
-    assert [r.knob for r in timers.list_timers(timers.DURATION, 15.02e9, None)] == ["route.timeout"]
-    assert {r.implementation for r in timers.list_timers(timers.SILENCE, 3e9, "haproxy")} == {"haproxy"}
-    assert len(timers.list_timers(timers.DURATION, 3e9, None)) > 3
+    assert {r.knob for r in timers.list_timers(SILENCE, 60.02e9, None)} >= {"grpc_read_timeout"}
+    assert [r.knob for r in timers.list_timers(DURATION, 15.02e9, None)] == ["route.timeout"]
+    assert {r.implementation for r in timers.list_timers(SILENCE, 3e9, "haproxy")} == {"haproxy"}
+    assert len(timers.list_timers(DURATION, 3e9, None)) > 3
 
 
 @pytest.mark.parametrize(
@@ -201,14 +202,14 @@ def test_a_default_that_is_near_is_named() -> None:
     ],
 )
 def test_the_error_code_tells_which_side_of_nginx_timed_out(code: int | None, settings: list[str]) -> None:
-    assert [r.knob for r in timers.list_timers(timers.SILENCE, 3e9, "nginx", code)] == settings
+    assert [r.knob for r in timers.list_timers(SILENCE, 3e9, "nginx", code)] == settings
 
 
 def test_every_timer_has_a_source_and_a_version() -> None:
-    for timer in timers.TIMERS:
-        assert timer.source
-        assert timer.measures in (timers.SILENCE, timers.DURATION, timers.CONNECT)
-    assert {timer.software for timer in timers.TIMERS} <= set(SOFTWARE)  # others would never be shown
+    for software, source, timer in timers.list_all():
+        assert source
+        assert timer.measures in (SILENCE, DURATION, CONNECT)
+        assert read_all()[software].tokens  # others would never be shown
 
 
 def edges(folder: Path) -> Iterator[Tables]:

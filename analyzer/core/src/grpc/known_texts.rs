@@ -1,118 +1,19 @@
 //! Texts that gRPC implementations and proxies write themselves, word for word in their sources: nothing of the calls
 //! can be read out of them, so they need not be hidden as other texts are.
 
+use super::texts_of_software as texts;
+
 /// Most digits of a number: one of 64 bits has 20 decimal ones.
 const DIGITS: usize = 20;
 
-/// Values of `grpc-message`. `#` stands for hexadecimal digits, and `*` at the end for what is left out. They are of Envoy
-/// 1.39, grpcio and C-core 1.85, grpc for Ruby 1.51, grpc-go 1.85, grpc-java 1.68, grpc-js 1.14, grpc-dotnet 2.66, tonic
-/// 0.14, Armeria 1.32, connect-es 2.1, connect-go 1.18, Dubbo 3.3 and etcd 3.7.
-const ERRORS: [&str; 46] = [
-    "upstream request timeout",
-    "downstream duration timeout",
-    "stream timeout",
-    "no healthy upstream",
-    "local_rate_limited",
-    "RBAC: access denied",
-    "envoy overloaded",
-    "fault filter abort",
-    "Concurrent RPC limit exceeded!",
-    "No free threads in thread pool",
-    "received initial metadata size exceeds limit",
-    "received metadata size exceeds hard limit (value length # vs. #)*",
-    "received metadata size exceeds hard limit (# vs. #)*",
-    "received metadata size exceeds soft limit (# vs. #)*",
-    "Received message larger than max (# vs. #)*",
-    "Received message larger than max (# vs #)*",
-    "SERVER: Received message larger than max (# vs. #)*",
-    "CLIENT: Received message larger than max (# vs. #)*",
-    "SERVER: Sent message larger than max (# vs. #)*",
-    "trying to send message larger than max (# vs. #)",
-    "grpc: received message larger than max (# vs. #)*",
-    "grpc: received message after decompression larger than max #*",
-    "gRPC message exceeds maximum size #: #",
-    "Received message exceeds the maximum configured message size.",
-    "Error, decoded message length too large: found # bytes, the limit is: # bytes",
-    "Error, encoded message length too large: found # bytes, the limit is: # bytes",
-    "Error, message length too large: found # bytes, the limit is: # bytes",
-    "com.linecorp.armeria.common.grpc.protocol.ArmeriaMessageDeframer: Frame size # exceeds maximum: #.*",
-    "message size # is larger than configured readMaxBytes #",
-    "message size # is larger than configured max #",
-    "Method not found!",
-    "Exception calling application: *",
-    "Timeout expired",
-    "Too many active requests for the connection",
-    "Content is compressed with *",
-    "grpc: Decompressor is not installed for grpc-encoding *",
-    "Received message compressed with unsupported encoding *",
-    "max connection age",
-    "Response Entity Too Large",
-    "etcdserver: mvcc: database space exceeded",
-    "etcdserver: mvcc: required revision has been compacted",
-    "etcdserver: request is too large",
-    "etcdserver: too many requests",
-    "etcdserver: no leader",
-    "etcdserver: leader changed",
-    "etcdserver: request timed out*",
-];
-
-/// How Envoy begins when it has lost a request (router.cc, Envoy 1.39).
-const RESETS: [&str; 2] = [
-    "upstream connect error or disconnect/reset before headers. reset reason: ",
-    "upstream connect error or disconnect/reset before headers. retried and the latest reset reason: ",
-];
-
-/// How Envoy goes on (`resetReasonToString`, utility.cc, Envoy 1.39).
-const REASONS: [&str; 10] = [
-    "overflow*",
-    "local connection failure*",
-    "remote connection failure*",
-    "connection timeout*",
-    "connection termination*",
-    "local reset*",
-    "local refused stream reset*",
-    "remote reset*",
-    "remote refused stream reset*",
-    "protocol error*",
-];
-
-/// Debug data of GOAWAY: grpc-go internal/transport/http2_server.go, grpc-java NettyServerHandler, C-core
-/// chttp2_transport.cc, nghttp2 and h2, Netty's DefaultHttp2HeadersDecoder, Tomcat's Http2UpgradeHandler, Jetty's
-/// HTTP2Session, Armeria's Http2ResponseDecoder.
-const GOAWAYS: [&str; 19] = [
-    "",
-    "too_many_pings",
-    "max_age",
-    "max_idle",
-    "graceful_stop",
-    "app_requested",
-    "Connection GOAWAY",
-    "server_shutdown",
-    "Server shutdown",
-    "Connection aborted",
-    "keepalive watchdog timeout",
-    "disconnecting",
-    "client transport shutdown",
-    "shutdown",
-    "keepalive_timeout",
-    "Header size exceeded max allowed size (#)",
-    "Connection [#], Too much overhead so the connection will be closed",
-    "invalid_headers_frame",
-    "content too large: transferred(# + #) > limit(#) (stream: #)",
-];
-
 /// The known part of a `grpc-message`, from its beginning; `None` for other texts.
 pub fn find_error(value: &[u8]) -> Option<&[u8]> {
-    let find_reset = |begin: &&str| {
-        let reason = find(&REASONS, value.strip_prefix(begin.as_bytes())?)?;
-        value.get(..begin.len() + reason.len())
-    };
-    find(&ERRORS, value).or_else(|| RESETS.iter().find_map(find_reset))
+    find(texts::ERRORS, value)
 }
 
 /// Whether the debug data of a GOAWAY is a text of an implementation.
 pub fn is_of_goaway(debug_data: &[u8]) -> bool {
-    find(&GOAWAYS, debug_data).is_some()
+    debug_data.is_empty() || find(texts::GOAWAYS, debug_data).is_some()
 }
 
 /// The part of `value` that one of `texts` describes.

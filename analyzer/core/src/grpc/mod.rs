@@ -26,6 +26,7 @@ mod rpc;
 mod rpc_end;
 mod stall;
 pub mod status;
+mod texts_of_software;
 pub mod turns;
 mod unread;
 pub mod unreceived;
