@@ -197,7 +197,8 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
     unproved = not heard and all(group.kind == "unanswered" for group in groups)
     return Finding(
         id=ID,
-        title=f"{count(len(rows), 'connection attempt')} failed: {_name(tables, first)}",
+        title=f"{count(len(first.rows), 'connection attempt')} failed: {_name(tables, first)}"
+        + _count_others(rows, first),
         severity=severity,
         confidence="low" if unproved else lower("medium" if first.kind in _LIKELY else "high", quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), ()),
@@ -219,6 +220,11 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         references=("RFC 9293 section 3.5.2", "RFC 8446 section 6", "grpc/grpc doc/connection-backoff.md"),
         verdict=f"{_describe(tables, first, times=False)[:-1]}: {_advise(tables, first)}.",
     )
+
+
+def _count_others(rows: Ints, first: _Group) -> str:
+    others = len(rows) - len(first.rows)
+    return f"; {others:,} more failed at another address or in another way" if others else ""
 
 
 def _advise(tables: Tables, group: _Group) -> str:

@@ -82,6 +82,13 @@ def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) 
     assert finding.severity == "critical"
 
 
+def test_a_title_counts_the_attempts_that_it_names() -> None:
+    finding = the_finding(detector, [recorded("wild/grpcio-cleartext-to-tls.pcap.zst")])
+    assert finding.title.startswith("1 connection attempt failed: 127.0.0.1:8112 closed the connection")
+    assert finding.title.endswith("; 1 more failed at another address or in another way")
+    assert finding.metrics["attempts"] == 2
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
