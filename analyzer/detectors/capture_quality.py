@@ -12,9 +12,10 @@ twice, packets out of the order of time, and clock steps.
 How it is decided
 -----------------
 By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent. Dropped packets
-are what the file itself reports. Packets that are late in the file by up to 20 ms are sorted; those that are later
-are out of order, if there are more than a clock that is set explains. One direction is missing where the other
-acknowledges its bytes and none of them is there; findings that need both directions are then not given.
+are what the file itself reports, as a share of those that its interface received and dropped. Packets that are late in
+the file by up to 20 ms are sorted; those that are later are out of order, if there are more than a clock that is set
+explains. One direction is missing where the other acknowledges its bytes and none of them is there; findings that need
+both directions are then not given.
 
 It is `info`, and a warning when a larger part of the bytes or packets is hidden: figures and findings then describe
 only a part of the traffic. A snaplen and a late start were chosen by the person who captured: what they hide is
@@ -131,6 +132,7 @@ def _check_bytes(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     cut = bool(tables.capture["truncated_packets"])
     gap, most, half = _SNAPLEN if cut else _BUFFER, limits.hidden_bytes, limits.encrypted_bytes
     unmeant = seen & (table.complete == 1) & (not cut)
+    yield from _check_directions(tables, seen)  # they say why bytes are missing
     for name, column, text, hides, remedy, where, limit in (
         ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap, unmeant, most),
         ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, gap, unmeant, most),
@@ -140,7 +142,6 @@ def _check_bytes(tables: Tables, limits: Limits) -> Iterator[_Problem]:
         grave = int(column[where].sum()) >= limit * whole
         words = f"{number:,} {text} ({number / whole:.1%})"
         yield _Problem(name, number, words, hides, grave, _list_connections(seen & (column > 0)), remedy)
-    yield from _check_directions(tables, seen)
     late = (table.protocol == HTTP2) & (table.complete == 0)
     words = f"{count(int(late.sum()), 'connection')} began before the capture"
     yield _Problem("late_connections", int(late.sum()), words, _NAMES, False, _list_connections(late), _EARLY)
@@ -154,15 +155,19 @@ def _check_directions(tables: Tables, seen: Mask) -> Iterator[_Problem]:
         number = int(lacking.sum())
         words = f"the capture has no data from the {side} on {count(number, 'connection')}"
         grave = 2 * number >= int(seen.sum())
-        yield _Problem(f"{side}_not_captured", number, words, _ANSWERS, grave, _list_connections(lacking), _BOTH_WAYS)
+        remedy = _capture_both_ways("src" if side == "client" else "dst")
+        yield _Problem(f"{side}_not_captured", number, words, _ANSWERS, grave, _list_connections(lacking), remedy)
 
 
 def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     capture, none = tables.capture, _list_connections(np.zeros(0, dtype=np.bool_))
     packets = max(1, int(capture["packets"]))
     dropped = int(capture["dropped_packets"] or 0)
-    grave = dropped >= limits.dropped_packets * (packets + dropped)
-    words = f"{dropped:,} packets were dropped while capturing ({dropped / (packets + dropped):.1%})"
+    # the file may hold a part of what was captured
+    received = capture["received_packets"]
+    whole = dropped + (packets if received is None else int(received))
+    grave = dropped >= limits.dropped_packets * whole
+    words = f"{dropped:,} of {whole:,} packets were dropped while capturing ({dropped / whole:.1%})"
     yield _Problem("dropped_packets", dropped, words, _FRAMES, grave, none, _BUFFER)
     cut = int(capture["truncated_packets"])
     yield _Problem("truncated_packets", cut, f"{cut:,} packets were cut by the snaplen", _FRAMES, False, none, _SNAPLEN)
@@ -206,9 +211,6 @@ _NOTHING = "nothing, because each is counted once"
 _SNAPLEN = Remedy("tcpdump", "-s 0", "whole packets; the file grows")
 _BUFFER = Remedy("tcpdump", "-B 65536", "a capture buffer of 64 MiB, against drops; capture both directions")
 _EARLY = Remedy("tcpdump", "start it before the client", "records the opening: windows, names, round trip")
-_BOTH_WAYS = Remedy(
-    "tcpdump", "tcp port N", "both directions; `dst port N` captures only one, as may a host with two interfaces"
-)
 _KEYS = Remedy(
     "application",
     "SSLKEYLOGFILE, or tls.Config.KeyLogWriter in Go",
@@ -219,6 +221,11 @@ _REORDER = Remedy(
     "wireshark", "reordercap in.pcap out.pcap", "packets in the order of their times; then analyze out.pcap"
 )
 _FINISH = Remedy("tcpdump", "end it with SIGINT and wait; -U", "the last packets are written")
+
+
+def _capture_both_ways(end: str) -> Remedy:
+    why = f"both directions; `{end} port N` captures only one, as may a host with two interfaces"
+    return Remedy("tcpdump", "tcp port N", why)
 
 
 def _list_connections(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Counts:

@@ -70,6 +70,16 @@ def test_dropped_packets_are_grave_from_their_share_on(dropped: int, severity: s
     assert must(capture_quality, replace(tables, capture=capture)).severity == severity
 
 
+@pytest.mark.parametrize(
+    ("received", "words"), [(8_604, "757 of 9,361 packets were dropped while capturing (8.1%)"), (None, "(75.2%)")]
+)
+def test_dropped_packets_are_a_share_of_what_their_interface_received(received: int | None, words: str) -> None:
+    """The file may hold a part of what was captured."""
+    tables = tables_of_scene("failures-none")
+    capture = {**tables.capture, "packets": 250, "dropped_packets": 757, "received_packets": received}
+    assert words in must(capture_quality, replace(tables, capture=capture)).title
+
+
 @pytest.mark.parametrize(("packets", "fires"), [(99, True), (100, False)])
 def test_one_step_of_the_clock_is_nothing_among_many_packets(packets: int, fires: bool) -> None:
     tables = tables_of_scene("failures-none")

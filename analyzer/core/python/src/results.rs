@@ -264,6 +264,7 @@ pub(super) fn capture<'py>(
     dict.set_item("snaplen", info.interfaces.iter().map(|interface| interface.snaplen).max())?;
     dict.set_item("interfaces", info.interfaces.len())?;
     dict.set_item("dropped_packets", info.dropped_packets())?;
+    dict.set_item("received_packets", info.received_packets())?;
     dict.set_item("secrets", info.secrets.len())?;
     dict.set_item("sorted_packets", sorter.map_or(0, |sorter| sorter.moved))?;
     dict.set_item("contradicted_times", sorter.map_or(0, |sorter| sorter.contradicted))?;

@@ -83,6 +83,8 @@ pub struct Interface {
     pub ticks_per_second: Option<u64>,
     /// Packets lost in capturing (`isb_ifdrop` + `isb_osdrop`), as the last statistics of the interface say it.
     pub dropped_packets: Option<u64>,
+    /// Packets received in capturing (`isb_ifrecv`), as the same statistics say it.
+    pub received_packets: Option<u64>,
 }
 
 /// The contents of a Decryption Secrets Block.
@@ -112,6 +114,13 @@ impl CaptureInfo {
     pub fn dropped_packets(&self) -> Option<u64> {
         let counts = self.interfaces.iter().filter_map(|i| i.dropped_packets);
         counts.reduce(u64::saturating_add)
+    }
+
+    /// Packets received in capturing, over the interfaces that lost some; `None` if one of them does not say it.
+    pub fn received_packets(&self) -> Option<u64> {
+        let mut counted = self.interfaces.iter().filter(|i| i.dropped_packets > Some(0)).peekable();
+        counted.peek()?;
+        counted.map(|i| i.received_packets).try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
     }
 
     /// Records damage. The reason is written only if it is kept.

@@ -101,6 +101,7 @@ impl PcapFile {
             name: None,
             ticks_per_second: Some(u64::from(layout.units)),
             dropped_packets: None,
+            received_packets: None,
         };
         let opened = PcapFile {
             file,

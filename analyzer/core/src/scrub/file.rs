@@ -97,11 +97,15 @@ impl Writer {
         if self.layout != Layout::Pcapng {
             return;
         }
+        const ISB_IFRECV: u32 = 4;
         const ISB_IFDROP: u32 = 5;
+        let option = |code: u32, count: u64| [code | 8 << 16, count as u32, (count >> 32) as u32];
         for (number, interface) in info.interfaces.iter().enumerate() {
             if let Some(dropped) = interface.dropped_packets {
-                let options = [ISB_IFDROP | 8 << 16, dropped as u32, (dropped >> 32) as u32, 0];
-                self.block(5, &[&[number as u32, 0, 0][..], &options].concat(), &[]);
+                let received = interface.received_packets.map(|count| option(ISB_IFRECV, count));
+                let received = received.as_ref().map_or(&[][..], |option| option);
+                let options = [&[number as u32, 0, 0], received, &option(ISB_IFDROP, dropped), &[0]].concat();
+                self.block(5, &options, &[]);
             }
         }
     }

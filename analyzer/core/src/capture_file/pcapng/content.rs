@@ -15,6 +15,7 @@ const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
 // Options of an Interface Statistics Block.
+const ISB_IFRECV: u16 = 4;
 const ISB_IFDROP: u16 = 5;
 const ISB_OSDROP: u16 = 7;
 
@@ -67,6 +68,7 @@ impl PcapngFile {
             name: None,
             ticks_per_second: None,
             dropped_packets: None,
+            received_packets: None,
         };
         let clock = self.read_interface_options(options, &mut interface, info);
         interface.ticks_per_second = clock.ticks_per_second();
@@ -110,12 +112,13 @@ impl PcapngFile {
         let &[number, _high, _low, ref options @ ..] = block.words(input) else {
             return self.note_short(info, block);
         };
-        let mut dropped = None::<u64>;
+        let (mut dropped, mut received) = (None::<u64>, None);
         for (code, value) in Options::new(options, self.order) {
             match (code, self.order.option_u64(value)) {
                 (ISB_IFDROP | ISB_OSDROP, Some(count)) => {
                     dropped = Some(dropped.unwrap_or(0).saturating_add(count));
                 }
+                (ISB_IFRECV, Some(count)) => received = Some(count),
                 _ => keep_if_comment(code, value, info),
             }
         }
@@ -125,6 +128,7 @@ impl PcapngFile {
         if let Some(interface) = interface {
             // The counts are totals: later ones replace earlier ones.
             interface.dropped_packets = dropped.or(interface.dropped_packets);
+            interface.received_packets = received.or(interface.received_packets);
         }
     }
 

@@ -159,6 +159,10 @@ fn dropped_packets_are_the_last_statistics_of_each_interface() {
         };
         let start = [section(order), interface(order, 1, &[]), interface(order, 1, &[])].concat();
         assert_eq!(read(&start).1.dropped_packets(), None);
+        let none_lost = [&start[..], &statistics(0, &[(4, 1000), (5, 0)])].concat();
+        assert_eq!(read(&none_lost).1.received_packets(), None, "of no interest");
+        let unsaid = [&start[..], &statistics(0, &[(4, 1000), (5, 1)]), &statistics(1, &[(5, 1)])].concat();
+        assert_eq!(read(&unsaid).1.received_packets(), None);
         let bytes = [
             start,
             statistics(0, &[(4, 1000), (5, 1), (7, 1)]),
@@ -170,7 +174,7 @@ fn dropped_packets_are_the_last_statistics_of_each_interface() {
         .concat();
         let info = read(&bytes).1;
         assert_eq!(info.interfaces[0].dropped_packets, Some(43));
-        assert_eq!(info.dropped_packets(), Some(543));
+        assert_eq!((info.dropped_packets(), info.received_packets()), (Some(543), Some(2009)));
     }
 }
 
