@@ -95,6 +95,7 @@ class Run:
         acts: bool = False,
         errors: bool = False,
         ports: list[int] = ...,
+        labels: list[tuple[int, str]] = ...,
         keylog: bytes | None = None,
         as_scrubbed: bool = False,
         file_times: bool = False,

@@ -60,6 +60,8 @@ class DecodeOptions(TypedDict, total=False):
     """Whether all texts of `grpc-message` are kept, which may hold anything; false by default."""
     ports: list[int]
     """Ports whose connections are HTTP/2 whatever they look like."""
+    labels: list[tuple[int, str]]
+    """Names of methods that the capture does not name, by the numbers of their labels."""
     keylog: bytes
     """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
     as_scrubbed: bool

@@ -27,9 +27,9 @@ from .support.options import (
     FilesOrStream,
     From,
     Method,
+    NamingOptions,
     Output,
     Quiet,
-    ReadOptions,
     ShowMessages,
     To,
     Trace,
@@ -92,7 +92,7 @@ class AnalyzeOptions(Struct, frozen=True):
 
 def command(
     options: AnalyzeOptions,
-    read: ReadOptions,
+    read: NamingOptions,
     show_messages: ShowMessages = False,
     color: Color = When.auto,
     quiet: Quiet = False,

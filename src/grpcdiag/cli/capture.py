@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..interruption import Raising
 from .support.common import fail, say
-from .support.options import Quiet, ReadOptions
+from .support.options import NamingOptions, Quiet
 from .support.recording import (
     CANNOT_RECORD,
     USAGE,
@@ -305,7 +305,7 @@ def _analyze(files: list[str], records: list[Path], quiet: bool) -> None:
     from . import analyze
 
     try:
-        analyze.command(analyze.AnalyzeOptions(files, client=records), ReadOptions(), quiet=quiet)
+        analyze.command(analyze.AnalyzeOptions(files, client=records), NamingOptions(), quiet=quiet)
     except SystemExit:
         return  # the error is already reported
     except StandardOutputError as error:

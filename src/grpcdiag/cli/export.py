@@ -12,7 +12,7 @@ import typer
 
 from ..files.atomic_file import replacing_in
 from .support.common import decoding, fail, how, one_place, progress, require_parquet, say, spooled, writing
-from .support.options import Files, Quiet, ReadOptions
+from .support.options import Files, NamingOptions, Quiet
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(
     ] = Format.parquet,
     table: Annotated[list[Table] | None, typer.Option("--table", help="Write only this table; repeatable.")] = None,
     *,
-    read: ReadOptions,
+    read: NamingOptions,
     quiet: Quiet = False,
 ) -> None:
     """Write every table to a folder as Parquet or CSV, with units and meanings of the columns, or RPCs as spans.

@@ -137,7 +137,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, sampled=0, distributions=false, acts=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None, order=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, marks_examples=false, slowest=0, sampled=0, distributions=false, acts=false, errors=false, ports=Vec::new(), labels=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, only=None, lists_packets=false, most_frames=usize::MAX, threads=1, spill=0, memory=None, resumes=false, saved=None, order=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -152,6 +152,7 @@ impl Run {
         acts: bool,
         errors: bool,
         ports: Vec<u16>,
+        labels: Vec<(u32, String)>,
         keylog: Option<Vec<u8>>,
         as_scrubbed: bool,
         file_times: bool,
@@ -201,6 +202,7 @@ impl Run {
             file_times,
             as_scrubbed,
             ports,
+            labels,
             resumes,
             packing: Packing::default(),
             threads,

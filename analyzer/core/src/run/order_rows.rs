@@ -70,8 +70,28 @@ fn order(rows: usize, most: usize, key: impl Fn(usize) -> (u32, u32)) -> Option<
     Some(keys.into_iter().map(|(_, row)| row).collect())
 }
 
+/// Methods whose names are not in the capture get those that were given for them, and their RPCs count with those of equal
+/// names: gives old numbers and new ones.
+fn name_methods(cx: &mut Context) -> Vec<(u32, u32)> {
+    if cx.options.labels.is_empty() {
+        return Vec::new();
+    }
+    let unnamed = cx.strings.unnamed_methods();
+    let mut named = Vec::new();
+    for (label, name) in cx.options.labels.clone() {
+        let Some(&old) = label.checked_sub(1).and_then(|place| unnamed.get(place as usize)) else { continue };
+        let new = cx.strings.method(name.as_bytes());
+        if let Some(mut stats) = cx.methods.get_mut(old as usize + 1).and_then(Option::take) {
+            cx.method(new).absorb(&mut stats);
+            named.push((old, new));
+        }
+    }
+    named
+}
+
 /// Methods get numbers in the order in which their first RPCs began, whatever their names.
 fn number_methods(cx: &mut Context) {
+    let named = name_methods(cx);
     let known = cx.strings.methods.len();
     let key = |number: &u32| {
         let stats = cx.methods.get(*number as usize + 1).and_then(Option::as_ref);
@@ -82,7 +102,7 @@ fn number_methods(cx: &mut Context) {
     };
     let mut order: Vec<u32> = (0..known as u32).collect();
     order.sort_by(|one, other| key(one).cmp(&key(other)));
-    if order.is_sorted() {
+    if order.is_sorted() && named.is_empty() {
         return;
     }
     let mut numbers = vec![NO_METHOD; known];
@@ -90,6 +110,9 @@ fn number_methods(cx: &mut Context) {
         if let Some(place) = numbers.get_mut(old as usize) {
             *place = number;
         }
+    }
+    for (old, new) in named {
+        numbers[old as usize] = numbers[new as usize];
     }
     cx.methods.resize_with(known + 1, || None);
     let mut before: Vec<_> = cx.methods.drain(1..).collect();

@@ -55,6 +55,8 @@ pub struct Options {
     pub as_scrubbed: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
+    /// Names of methods whose own were sent before the capture, by the numbers, from 1, by which they are told apart.
+    pub labels: Vec<(u32, String)>,
     /// The run is cut, and rows of open RPCs move to the next interval.
     pub resumes: bool,
     /// When connections that are silent are packed, if the run is not cut.

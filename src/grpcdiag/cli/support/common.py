@@ -15,6 +15,7 @@ from ...interruption import Unfinished, scratch
 from ...streams import OutputReaderGone, is_reader_gone
 from .config import apply_config
 from .keylog import read_secrets
+from .labels import read_labels
 from .messages import UNREADABLE as UNREADABLE
 from .messages import fail as fail
 from .messages import say as say
@@ -42,12 +43,14 @@ SPILL = 16_384
 
 
 def how(files: Sequence[str], read: ReadOptions, *, show_messages: bool = False) -> DecodeOptions:
-    """Collect the options for decoding captures; an unreadable key log ends the command.
+    """Collect the options for decoding captures; an unreadable key log or file of labels ends the command.
 
     The configuration file says what the command line does not.
     """
     config = apply_config()
     chosen: DecodeOptions = {"ports": read.port or list(config.settings.ports)}
+    if read.labels:
+        chosen["labels"] = list(read_labels(read.labels))
     if show_messages:
         chosen["errors"] = True
     if read.memory is not None:

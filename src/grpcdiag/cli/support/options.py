@@ -39,6 +39,15 @@ Ports = Annotated[
         help="Decode this port as HTTP/2, whatever its bytes look like; repeatable.",
     ),
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="LABEL=METHOD|FILE",
+        help="Name a method that the capture does not: 'method #2=/shop.v1.Cart/Get', or a file with one per line; "
+        "repeatable.",
+    ),
+]
 KeyLog = Annotated[
     Path | None,
     typer.Option(
@@ -67,6 +76,22 @@ class ReadOptions(Struct, frozen=True):
     port: Ports = None
     keylog: KeyLog = None
     memory: Memory = None
+
+    @property
+    def labels(self) -> list[str]:
+        """List the names given to methods that the capture does not name."""
+        return []
+
+
+class NamingOptions(ReadOptions, frozen=True):
+    """The same, with names for methods that the capture does not name."""
+
+    label: Labels = None
+
+    @property
+    def labels(self) -> list[str]:
+        """List the names that were given."""
+        return self.label or []
 
 
 From = Annotated[

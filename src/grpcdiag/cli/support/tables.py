@@ -32,9 +32,9 @@ from .options import (
     Files,
     FilesOfEnds,
     Method,
+    NamingOptions,
     Output,
     Quiet,
-    ReadOptions,
     ShowMessages,
     Trace,
     moment,
@@ -124,7 +124,7 @@ class RowOptions(Struct, frozen=True):
 
 ROWS_SHOWN = 100
 """Rows of a table shown by default."""
-_OF_RPCS = ("method", "status", "trace", "clock", "show_messages")
+_OF_RPCS = ("method", "status", "trace", "clock", "label", "show_messages")
 """Options that only the table of RPCs has."""
 
 
@@ -153,7 +153,7 @@ def row_command(
     def command(
         files: Files,
         options: RowOptions,
-        read: ReadOptions,
+        read: NamingOptions,
         show_messages: ShowMessages = False,
         quiet: Quiet = False,
     ) -> None:
