@@ -73,7 +73,7 @@ def show_causes(budget: Mapping[str, int]) -> str:
 
 def show_method(name: str | None) -> str:
     """Show the name of a method, which comes from the capture."""
-    return safe(name or "(not in the capture)")
+    return safe(name or "(method not readable)")
 
 
 _RATE: Column[Any] = Column("calls/s", lambda one: f"{one.calls_per_s:,.1f}", lambda one: one.calls_per_s)

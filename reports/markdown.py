@@ -222,7 +222,7 @@ def _show_method(method: MethodFacts) -> list[str]:
 
 def called(method: MethodFacts) -> str:
     """Name a method, or give the label that stands for an unknown name."""
-    return method.method or method.label or "(not in the capture)"
+    return method.method or method.label or "(method not readable)"
 
 
 def other_requests(analysis: Analysis) -> str:

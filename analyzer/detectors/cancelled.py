@@ -210,13 +210,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     found = _sort_out(tables, rows, limits)
     on, everything = common.connections_of(tables, rows.rpc), tables.rpc_count
     cancelled = f"{len(rows):,} of {everything:,} RPCs"
-    senders = f"({len(rows) / everything:.1%}) were cancelled, {_count_senders(rows)}"
+    ended = "were cancelled or reached their deadline" if (rows.status == NOT_SEEN).any() else "were cancelled"
+    senders = f"({len(rows) / everything:.1%}) {ended}, {_count_senders(rows)}"
     methods = common.listed(common.by_method(tables, rows.rpc))
     if found.refused.all():
         title = _name_refusals(tables, rows)
         verdict = f"{title}: {_CHECK}."
     else:
-        title = f"{cancelled} were cancelled" + (f" after {found.median}" if found.timer else "")
+        title = f"{cancelled} {ended}" + (f" after {found.median}" if found.timer else "")
         timer = f", by a timer of about {found.median}" if found.timer else ""
         verdict = f"{cancelled} {senders}{timer}: {_advise(found)}"
     return Finding(

@@ -122,6 +122,7 @@ ABOUT = About(
     weight="lost_share",
     precedence=2,
     whole_connections=True,
+    one_direction=True,
     costs=(Cost("lost_rpcs", "{} lost"), Cost("discarded_rpcs", "{} discarded", "response")),
     explains=("other_statuses",),
     proxy_faults=("failed_attempt",),

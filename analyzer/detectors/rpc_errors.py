@@ -14,13 +14,20 @@ have one, the report says what it means and names the setting.
 How it is decided
 -----------------
 By the status on the wire. The severity follows the share of all RPCs that failed; one or two errors alone are
-`info`. A status is a fact; only the application knows whether it is a fault. `NOT_FOUND` may be an ordinary result.
+`info`, unless all RPCs failed. A status is a fact; only the application knows whether it is a fault. `NOT_FOUND` may
+be an ordinary result.
 Where most ended right after bytes of their client that break HTTP/2, the finding says so: some servers answer these in
 trailers and without a GOAWAY, as C-core does.
 
+Where a capture begins in the middle of a connection, the status is hidden in header fields that were sent before. A
+unary call that ends with OK has a response message. So calls with one request message and no response message most
+probably failed. They are reported with low confidence, because a server stream may be empty, and with medium confidence
+where their last header fields are not those of answered calls. Methods with more messages than unary calls have are
+streams and are left out.
+
 When it cannot tell
 -------------------
-RPCs whose status is not in the capture are counted neither as failed nor as good. The reason may be cut packets,
+Other RPCs whose status is not in the capture are counted neither as failed nor as good. The reason may be cut packets,
 missing packets, or header fields sent before the capture began. What an interceptor made of the error is not on the
 wire. A server may pass on the text that it got from a server behind it.
 
@@ -100,6 +107,7 @@ ABOUT = About(
     ),
     precedence=4,
     weight="failed_share",
+    one_direction=True,
     costs=(Cost("failed_rpcs", "{} failed"),),
     explains=("other_statuses",),
     proxy_faults=("changed_status",),
@@ -112,14 +120,60 @@ Limits = failures.Rates
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about all RPCs that ended with an error status."""
-    rows = failures.failed(tables)
-    if not len(rows):
+    """Yield one finding about all RPCs that ended with an error status, or most probably did so."""
+    every = failures.failed(tables)
+    if not len(every):
         return
     others = (failures.OK, failures.CANCELLED, failures.DEADLINE_EXCEEDED, NOT_SEEN)
-    rows = rows.where(~np.isin(rows.status, others) & ~failures.refused(rows))
-    if len(rows):
+    rows = every.where(~np.isin(every.status, others) & ~failures.refused(every))
+    unreadable = failures.find_unreadable(tables, every)
+    if len(unreadable) > len(rows):
+        yield _make_unreadable(tables, unreadable, len(rows), limits)
+    elif len(rows):
         yield _make_finding(tables, rows, limits)
+
+
+def _make_unreadable(tables: Tables, rows: Failed, others: int, limits: Limits) -> Finding:
+    """Report RPCs that ended as failed ones do, with a hidden status; `others` ended with the status of an error."""
+    methods = failures.by_method(tables, rows.rpc)
+    ended = f"{len(rows):,} of {count(tables.rpc_count, 'RPC')} ended without a response message"
+    differ = int((rows.source == failures.OTHER_TRAILERS).sum())
+    of_answered = f" {differ:,} of them ended with other header fields than those that were answered." if differ else ""
+    more = f" {others:,} more ended with the status of an error." if others else ""
+    known = failures.methods_of(tables, rows.rpc)
+    named = f" ({next(iter(methods))})" if next(iter(methods)) in known else ""
+    severity = failures.severity_of_count(len(rows) + others, tables.rpc_count, limits)
+    return Finding(
+        id=ID,
+        title=f"{ended}, most probably with an error",
+        severity="warning" if severity == "critical" and not differ else severity,
+        confidence="medium" if differ else "low",
+        scope=Scope(failures.connections_of(tables, rows.rpc), known),
+        metrics={
+            "failed_rpcs": len(rows) + others,
+            "unreadable_rpcs": len(rows),
+            "rpcs": tables.rpc_count,
+            "failed_share": (len(rows) + others) / tables.rpc_count,
+            "failed_by_method": failures.listed(methods),
+            "failed_rpc_time_ns": total_ns(rows.duration_ns),
+        },
+        evidence=tuple(
+            failures.ended(tables, int(rpc), failures.reset_words(tables, rows, place))
+            for place, rpc in enumerate(rows.rpc[:FEW_EXAMPLES])
+        ),
+        explanation=(
+            f"{ended}. A unary call that ends with OK has one, so these failed, unless they are server streams without "
+            f"a message.{of_answered} Their status stands in header fields that were sent before the capture. "
+            f"By method: {failures.listed(methods)}.{more}"
+        ),
+        remedies=(
+            Remedy("tcpdump", "start it before the client", "the capture then has each status; costs nothing"),
+            Remedy("application", "the server's log at the times of the evidence", "says what failed; costs nothing"),
+        ),
+        references=("grpc/grpc doc/PROTOCOL-HTTP2.md, Responses", "RFC 7541 section 2.3.2 (the dynamic table)"),
+        verdict=f"{ended}, most probably with an error{named}: look in the server's log, or start the capture before "
+        "the client.",
+    )
 
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:

@@ -30,6 +30,9 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
+NO_MESSAGE, OTHER_TRAILERS = (_core.STATUS_SOURCES.index(name) for name in ("no_message", "other_trailers"))
+"""`Failed.source` of an RPC whose status is hidden and which ended without a response message, as unary ones do that
+failed; the second where the end of its response differs from those of answered RPCs, too."""
 TRAILERS, SERVER_RESET, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
     _core.STATUS_SOURCES.index(name)
     for name in ("trailers", "server_reset", "client_deadline", "client_reset", "connection")
@@ -61,7 +64,7 @@ class Rates(Struct, frozen=True, eq=False):
     critical_share: float = MANY
     """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = FEW
-    """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
+    """Fewer such RPCs are `info` (heuristic: one or two show no pattern), or a warning if they are all RPCs."""
 
 
 class LossLimits(Struct, frozen=True, eq=False):
@@ -190,6 +193,17 @@ def without_trailers(rows: Failed) -> Mask:
     return np.asarray((rows.source == HTTP_STATUS) & (rows.foreign == 0))
 
 
+def find_unreadable(tables: Tables, rows: Failed) -> Failed:
+    """Find the RPCs that most probably failed, though the capture does not show their status.
+
+    A server stream may end with OK and without a message: where a method has more messages than unary calls have, only
+    an end unlike those of answered RPCs shows an error.
+    """
+    streams = [method.number for method in tables.methods if method.messages > 2 * method.rpcs]
+    unary = (rows.source == NO_MESSAGE) & ~np.isin(tables.rpcs.method[rows.rpc], streams)
+    return rows.where(unary | (rows.source == OTHER_TRAILERS))
+
+
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:
     """Count some RPCs by method, the method with the most first; `unknown` for names not seen."""
     names = {method.number: method.name or "unknown" for method in tables.methods}
@@ -219,8 +233,10 @@ def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
 
 
 def severity_of_count(count: int, of: int, rates: Rates) -> Severity:
-    """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
-    return "info" if count < rates.few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
+    """Rate the severity of a share of RPCs; fewer than `few` prove no pattern, unless they are all there are."""
+    if count < rates.few:
+        return "warning" if 0 < count == of else "info"
+    return severity(count / max(of, 1), rates.warning_share, rates.critical_share)
 
 
 def are_many_lost(lost: int, of: int, limits: LossLimits) -> bool:
@@ -274,6 +290,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
             return f"RST_STREAM {error_name(code)} from the client, {after} after the complete response"
         case "client_reset":
             return f"RST_STREAM {error_name(code)} from the client"
+        case "no_message" | "other_trailers":
+            return "the end of a response without a message, whose status is not in the capture"
         case "connection":
             what = "the connection's end"
         case _ if _core.RPC_PROTOCOLS[tables.rpcs.protocol[rows.rpc[place]]] == "connect":

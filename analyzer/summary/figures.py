@@ -464,7 +464,7 @@ def _say_what_is_there(tables: Tables) -> str:
         )
     if tables.connections.unheard.any():
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
-        advice = "capture both directions (`port N`, not `dst port N`)"
+        advice = f"capture both directions (`port N`, not `{'src' if side == DIRECTIONS[0] else 'dst'} port N`)"
         return f"the capture has no data from the {side}{_name_http1(tables)}: {advice}"
     if begun:
         return f"{count(len(begun), 'TLS handshake')} began and did not finish: nothing was sent over TLS"

@@ -163,7 +163,7 @@ def _show_work(row: Work) -> tuple[str, ...]:
     up, down = row.messages
     sizes = [f"{median:,} ({largest:,})" for median, largest in (row.request_bytes, row.response_bytes)]
     gap = "-" if row.gap_ns is None else duration(row.gap_ns) if row.gap_ns >= 1_000 else "immediately"
-    name = code(row.method or "(not in the capture)")
+    name = code(row.method or "(method not readable)")
     return name, f"{row.rpcs:,}", f"{up:,} / {down:,}", *sizes, gap
 
 

@@ -45,7 +45,7 @@ def name(text: str) -> str:
 
 def method_name(method: str | None, label: str | None) -> str:
     """Name a method, or give the label that stands for an unknown name."""
-    return name(method or label or "(not in the capture)")
+    return name(method or label or "(method not readable)")
 
 
 def ranked(analysis: Analysis) -> list[Finding]:

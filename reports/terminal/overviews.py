@@ -43,7 +43,7 @@ def methods(found: Sequence[MethodFacts], width: int, most: int) -> Iterator[Ren
 
 
 def _name_method(method: MethodFacts) -> str:
-    return safe(method.method or method.label or "(not in the capture)")
+    return safe(method.method or method.label or "(method not readable)")
 
 
 def _format_statuses(method: MethodFacts) -> str:

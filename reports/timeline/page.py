@@ -22,7 +22,7 @@ from ..shared.drawing import CAUSE_STYLES, NARROW
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2
 _LONGEST = 5
-UNKNOWN_METHOD = "method not in the capture"
+UNKNOWN_METHOD = "method not readable"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
 _LEGEND = (
     "!! blocked interval, ~~ silence of both sides; DATA.. continues later, ..DATA began earlier, END is END_STREAM; "

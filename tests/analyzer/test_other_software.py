@@ -916,7 +916,23 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["create one channel", "grpc.NewClient"],
         "statuses": {"OK": 60},
     },
+    "server-only-max-age": {
+        "verdict": ["capture-quality"],
+        "says": ["no data from the client", "`src port N`", "max_age", "The server ended 3 connections gracefully"],
+        "never": ["`dst port N`", "is unresponsive"],
+        "statuses": {"not_seen": 3},
+    },
+    "snaplen-96-retries": {"rpcs": 31, "statuses": {"not_seen": 31}, "healthy": True},
     "socat-far-client": {"not": ["synchronised-stall"], "never": ["unresponsive"], "statuses": {"OK": 75}},
+    "temporal-begun-late": {
+        "verdict": ["rpc-errors"],
+        "says": [
+            "15 of 18 RPCs ended without a response message, most probably with an error",
+            "or reached their deadline",
+        ],
+        "certain": [],
+        "statuses": {"not_seen": 18},
+    },
     "tinyproxy-connect": {
         "verdict": ["delayed-ack-nagle"],
         "says": ["TCP_NODELAY on server 10.89.1.254"],
@@ -956,6 +972,11 @@ def test_what_a_capture_gives(name: str) -> None:
     assert [pattern for pattern in expected.get("never", ()) if re.search(pattern, text)] == []
     assert analysis.totals.rpcs == expected.get("rpcs", analysis.totals.rpcs)
     assert statuses == expected.get("statuses", statuses)
+
+
+def test_behind_cut_header_blocks_one_method_is_one_row() -> None:
+    (method,) = analysis_of("snaplen-96-retries").methods
+    assert (method.method, method.label, method.rpcs) == (None, None, 31)
 
 
 def test_each_capture_has_a_line_in_the_readme() -> None:

@@ -256,3 +256,42 @@ def test_a_text_that_is_shown_is_the_verdict() -> None:
     outcome = run_here("analyze", recorded("wild/bigtable-missing-table.pcap.zst"), "--show-messages", "--json")
     verdict = json.loads(outcome.text)["verdict"]["text"]
     assert 'The server says: "table "projects/shop/instances/main/tables/orders_v2" not found" (5 of 5).' in verdict
+
+
+BEGUN_LATE = "wild/temporal-begun-late.pcap.zst"
+
+
+def test_calls_without_a_message_failed_though_their_status_is_hidden() -> None:
+    found = must(rpc_errors, decode([recorded(BEGUN_LATE)]))
+    assert found.title == "15 of 18 RPCs ended without a response message, most probably with an error"
+    assert (found.severity, found.confidence) == ("critical", "medium")
+    assert "2 of them ended with other header fields than those that were answered" in found.explanation
+    assert found.metrics["unreadable_rpcs"] == 15
+
+
+def test_by_their_shape_alone_they_are_a_warning_of_low_confidence() -> None:
+    tables = decode([recorded(BEGUN_LATE)])
+    sources = tables.rpcs.status_source
+    shape = changed(
+        tables, "rpcs", status_source=np.where(sources == failures.OTHER_TRAILERS, failures.NO_MESSAGE, sources)
+    )
+    found = must(rpc_errors, shape)
+    assert (found.severity, found.confidence) == ("warning", "low")
+
+
+def test_streams_may_end_without_a_message() -> None:
+    """Methods with more messages than unary calls have: only what ended unlike answered calls is an error."""
+    tables = decode([recorded(BEGUN_LATE)])
+    streams = tuple(replace(method, messages=3 * method.rpcs) for method in tables.methods)
+    found = must(rpc_errors, replace(tables, methods=streams))
+    assert found.metrics["unreadable_rpcs"] == 2
+    sources = np.where(tables.rpcs.status_source == failures.OTHER_TRAILERS, 0, tables.rpcs.status_source)
+    assert told(rpc_errors, replace(changed(tables, "rpcs", status_source=sources), methods=streams)) is None
+
+
+@pytest.mark.parametrize(
+    ("failed", "of", "severity"),
+    [(1, 1, "warning"), (2, 2, "warning"), (2, 3, "info"), (3, 3, "critical"), (0, 0, "info")],
+)
+def test_all_calls_are_never_few(failed: int, of: int, severity: str) -> None:
+    assert failures.severity_of_count(failed, of, failures.Rates()) == severity

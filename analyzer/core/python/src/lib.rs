@@ -339,7 +339,12 @@ impl Inner {
 }
 
 /// What of some connections is wanted; those beyond the limit on connections have no rows.
-fn select(mut ranges: Vec<Wanted>, order: Option<&PacketOrder>, lists_packets: bool, most_frames: usize) -> RowSelection {
+fn select(
+    mut ranges: Vec<Wanted>,
+    order: Option<&PacketOrder>,
+    lists_packets: bool,
+    most_frames: usize,
+) -> RowSelection {
     let mut selection = RowSelection::new(lists_packets, most_frames);
     if let Some(PacketOrder(numbers)) = order {
         numbers.cover(ranges.iter_mut().map(|(_, packets, ..)| packets));

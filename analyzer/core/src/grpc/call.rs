@@ -14,6 +14,7 @@ use crate::tcp::unanswered::Unanswered;
 
 pub use super::direction::{CallDirection, Gap};
 use super::protocol::{Content, Kind};
+use super::status::Source;
 
 /// What is known of the RPC on a stream, or of another use of the stream.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub struct Call {
     pub kind: Kind,
     /// The capture does not hold the request's `content-type`: that the stream is an RPC is a guess.
     pub is_guessed: bool,
+    /// Of such a stream no DATA was seen and no answer: it has no row yet, and does not count.
+    pub is_unproved: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
     /// The call has a row even in a run that writes rows of some RPCs only.
@@ -61,6 +64,8 @@ pub struct Call {
     pub trailers_cut: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
+    /// What tells an error where the status is hidden, if anything does.
+    pub hidden_error: Option<Source>,
     /// Both directions, by side.
     pub directions: [CallDirection; 2],
     /// The request HEADERS' first byte.
@@ -95,7 +100,9 @@ pub struct Call {
     /// Attempts of the same call before this one, as its client says.
     pub previous_attempts: u8,
     /// The request's `x-request-id`, as a number that equal ones share; 0 for none.
-    pub request_id: u32,
+    pub request_id: u64,
+    /// Its `traceparent`, by its number among those of the run.
+    pub trace: Option<u32>,
     /// Bytes of the call are missing from the capture.
     pub touches_gap: bool,
     /// Its end may be among them: its time is known no further than its last frame.
@@ -188,6 +195,12 @@ impl Call {
     pub fn may_be_no_rpc(&self) -> bool {
         let may_be_connect = matches!(self.content, Content::None | Content::Message);
         self.is_guessed && (self.http_status == 200 || may_be_connect) && self.is_answered_otherwise()
+    }
+
+    /// Whether its response shows that it is no RPC, although its request does not: by another type, or a success that is not
+    /// 200 (PROTOCOL-HTTP2.md, "Responses"). Other HTTP statuses a proxy may have sent.
+    pub fn may_be_other(&self) -> bool {
+        self.may_be_no_rpc() && self.content != Content::None || matches!(self.http_status, 201..=299)
     }
 
     /// Whether the missing bytes of its body may hold its status.

@@ -77,7 +77,7 @@ impl Events for Grpc {
         let Block { mut summary, origin } = block;
         if !whole {
             summary.unknown += 1;
-        } else if summary.unknown > 0 && summary.request && summary.method.is_none() {
+        } else if summary.unknown > 0 && summary.request && summary.method.is_none() && h2.begun_late {
             h2.application.late.label_method(h2.connection, &mut summary, &origin, cx);
         }
         summary

@@ -265,9 +265,14 @@ pub struct Summary {
     pub agent: Option<u32>,
     /// Fields whose name or value the capture does not hold.
     pub unknown: u32,
+    /// Table entries of the first of them.
+    pub hidden: Hidden,
     /// The method is known by its table entry alone, its name is not.
     pub unnamed: bool,
 }
+
+/// Table entries of the first fields of a block whose name or value the capture does not hold.
+pub type Hidden = [u64; 3];
 
 /// Where the `:path` of a block comes from, when its text was sent before the capture.
 #[derive(Clone, Copy, Debug, Default)]
@@ -283,6 +288,12 @@ pub struct Origin {
 }
 
 impl Summary {
+    /// Table entries of all fields that are not known, if all are in the table.
+    pub fn hidden_entries(&self) -> Option<&[u64]> {
+        let entries = self.hidden.get(..self.unknown as usize)?;
+        (!entries.is_empty() && !entries.contains(&NO_ENTRY)).then_some(entries)
+    }
+
     /// Takes one field in.
     #[inline]
     pub fn add(&mut self, class: HeaderClass) {
@@ -377,6 +388,9 @@ impl Block {
     pub fn add(&mut self, field: &Field<'_, HeaderClass>) {
         if field.name.is_none() || field.value.is_none() {
             self.origin.add_unknown(field.class, field.entry);
+            if let Some(place) = self.summary.hidden.get_mut(self.summary.unknown as usize) {
+                *place = field.entry.unwrap_or(NO_ENTRY);
+            }
         } else {
             self.origin.add(field.class);
         }

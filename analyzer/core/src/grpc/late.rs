@@ -15,6 +15,7 @@ use super::headers::{Origin, Summary};
 use super::probe::{Before, Probe};
 use super::protocol::Kind;
 use super::rows::begin_rpc;
+use super::status::Source;
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
 /// is known, has one of the server's.
@@ -76,12 +77,53 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     }
 }
 
+impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
+    /// The server ends a stream with header fields that the capture does not hold. An RPC with one request message and no
+    /// response message has failed, unless it is a server stream; so it has if none of these fields ended an answered one.
+    #[cold]
+    pub(super) fn take_hidden_end(&mut self, slot: u32, summary: &Summary) {
+        let (client, server) = (self.h2.client, &self.h2.sides[1 - self.h2.client]);
+        let Some(call) = self.h2.streams.state_mut(slot).filter(|call| call.kind == Kind::Grpc) else { return };
+        let [request, response] = [client, 1 - client].map(|side| &call.directions[side].reader);
+        let is_whole = !server.gap_touches(call.directions[1 - client].gaps, call.first.packet) && !response.is_lost();
+        let late = &mut self.h2.application.late;
+        if !is_whole || call.begun_before || call.touches_gap || request.messages != 1 || response.is_inside() {
+            return;
+        }
+        if response.messages == 0 {
+            call.hidden_error = late.find_error(summary);
+        } else if response.messages == 1 && summary.hidden_entries().is_some() {
+            late.usual_end = (summary.hidden, summary.unknown);
+        }
+    }
+}
+
+/// Numbers of table entries are nearer to each other unless bytes are missing between them.
+const NEAR: u64 = 1 << 32;
+
 impl Before {
+    /// Compares the fields that end an RPC without a response message with those that ended answered ones.
+    fn find_error(&self, summary: &Summary) -> Option<Source> {
+        let usual = self.usual_end.0.get(..self.usual_end.1 as usize).unwrap_or_default();
+        let Some(entries) = summary.hidden_entries() else { return Some(Source::NoMessage) };
+        let comparable = usual.iter().all(|one| entries.iter().all(|other| one.abs_diff(*other) < NEAR));
+        let same = usual.iter().filter(|entry| entries.contains(entry)).count();
+        match same {
+            _ if usual.is_empty() || !comparable => Some(Source::NoMessage),
+            0 => Some(Source::OtherTrailers),
+            _ if same == usual.len() => None,
+            _ => Some(Source::NoMessage),
+        }
+    }
+
     /// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
-    /// one have the same method.
+    /// one have the same method. Behind header blocks that are missing, one method would have many numbers: it has none.
     #[cold]
     pub(super) fn label_method(&mut self, connection: u32, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
         let Some(entries) = origin.path_entries() else { return };
+        if self.labels.first().is_some_and(|(first, _)| first[0].abs_diff(entries[0]) >= NEAR) {
+            return;
+        }
         let known = self.labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
         let number = known.or_else(|| {
             let nth = u32::try_from(self.labels.len()).ok().filter(|_| self.labels.len() < limits::METHOD_LABELS)?;

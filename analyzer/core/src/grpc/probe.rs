@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use crate::limits;
 use crate::state_fields;
 
+use super::headers::Hidden;
 use super::message::PREFIX_LEN;
 
 /// What is known of a stream that was opened before the capture.
@@ -30,6 +31,8 @@ pub(super) struct Before {
     /// Methods whose names were sent before it: the table entries that tell them, and their numbers.
     #[serde(deserialize_with = "state_fields::at_most::<{ limits::METHOD_LABELS }, _, _>")]
     pub(super) labels: Vec<([u64; 2], u32)>,
+    /// The unknown fields of the latest trailers behind one response message: table entries, and how many.
+    pub(super) usual_end: (Hidden, u32),
 }
 
 /// What a DATA frame says about message boundaries.

@@ -388,14 +388,14 @@ fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
 }
 
 /// Writes into the last row what its request says of the call that it belongs to.
-pub(super) fn note_context(summary: &Summary, cx: &mut Context) {
+pub(super) fn note_context(call: &Call, cx: &mut Context) {
     let Some(row) = cx.rpcs.len().checked_sub(1) else { return };
-    if let Some(trace) = summary.trace.map(|number| cx.strings.traces.get(number)) {
+    if let Some(trace) = call.trace.map(|number| cx.strings.traces.get(number)) {
         cx.rpcs.trace_high[row] = trace.trace_high;
         cx.rpcs.trace_low[row] = trace.trace_low;
         cx.rpcs.span_id[row] = trace.span;
     }
-    cx.rpcs.request_id[row] = summary.request_id;
+    cx.rpcs.request_id[row] = call.request_id;
 }
 
 #[cfg(test)]

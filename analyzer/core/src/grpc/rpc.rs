@@ -17,7 +17,7 @@ use super::connection::{Grpc, Parser};
 use super::headers::{Summary, classify_path};
 use super::other::{note_answer, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{begin_rpc, keep_attempts_before, note_context};
+use super::rows::{begin_rpc, keep_attempts_before, note_context, touch_gap};
 use super::status::{Ending, Source};
 
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
@@ -39,12 +39,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             }
         } else {
             self.charge_closed_window(id, end_stream);
-            let slot = self.h2.streams.slot(id).unwrap_or(NONE);
+            let slot = self.h2.streams.slot(id).unwrap_or_else(|| self.open_answered(block));
             self.take_response(id, slot, summary);
             if end_stream {
                 // `grpc-status` ends the RPC when it comes in trailers, with or without messages before
                 if let Some(status) = summary.grpc_status {
                     self.finish_stream(slot, Ending { status, source: Source::Trailers });
+                } else if summary.unknown > 0 {
+                    self.take_hidden_end(slot, summary);
                 }
                 self.end_direction(id, slot);
             }
@@ -116,13 +118,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         call.headers_unknown = summary.unknown > 0;
         call.is_guessed = summary.content == Content::None && summary.unknown > 0 && !summary.te_trailers;
         call.previous_attempts = summary.previous_attempts;
-        call.request_id = summary.request_id as u32; // enough to tell requests of one method and size apart
+        (call.request_id, call.trace) = (summary.request_id, summary.trace);
         let grpc = &mut h2.application;
         let retry = summary.previous_attempts > 0;
         grpc.retries += u32::from(retry);
         let example = retry && grpc.retries <= limits::RETRIES;
-        if begin_rpc(grpc, activity.connection, call, example, cx) {
-            note_context(summary, cx);
+        call.is_unproved = h2.begun_late && call.is_guessed && !retry;
+        if !call.is_unproved && begin_rpc(grpc, activity.connection, call, example, cx) {
+            note_context(call, cx);
         }
         activity.charge(call, cx);
         call.directions[activity.side].headers = (activity.at.time, activity.at.packet);
@@ -163,6 +166,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 if call.is_guessed {
                     correct_kind(call, summary.content, &mut h2.sides);
                 }
+                if call.is_unproved && call.may_be_other() {
+                    return self.withdraw(slot);
+                }
                 call.has_messages_alone = call.kind == Kind::Grpc && !call.is_refused();
             }
             call.grpc_message = summary.grpc_message.unwrap_or(call.grpc_message);
@@ -178,6 +184,54 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         } else if id > h2.highest_stream() {
             h2.application.answered_early = true;
         }
+    }
+
+    /// A response whose request is not in the capture, which lacks all bytes of the client: it is known from here on. Gives
+    /// the slot of its stream.
+    #[cold]
+    fn open_answered(&mut self, block: &HeaderBlock<'_, Summary>) -> u32 {
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
+        let (h2, id) = (&mut *self.h2, block.stream);
+        let kind = block.summary.content.opens(false);
+        let begins = block.summary.http_status.is_some_and(|status| status >= 200);
+        if !activity.transport.unheard[1 - activity.side] || !begins || !kind.is_rpc() {
+            return NONE;
+        }
+        let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
+        let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else { return NONE };
+        call.begin(id, kind, block.first, gaps);
+        call.gaps_seen = activity.gap.count;
+        call.last_side = activity.side as u8;
+        call.begun_before = true;
+        begin_rpc(&mut h2.application, activity.connection, call, false, self.cx);
+        touch_gap(call, self.cx);
+        h2.raise_highest_stream(id);
+        h2.streams.slot(id).unwrap_or(NONE)
+    }
+
+    /// A stream that was taken for an RPC by a guess is one as far as its bytes show: it has a row and counts from here on.
+    #[cold]
+    pub(super) fn prove(&mut self, slot: u32) {
+        let Some(call) = self.h2.streams.state_mut(slot).filter(|call| call.is_unproved) else { return };
+        call.is_unproved = false;
+        if begin_rpc(&mut self.h2.application, self.h2.connection, call, false, self.cx) {
+            note_context(call, self.cx);
+        }
+    }
+
+    /// A stream that was taken for an RPC by a guess is none.
+    #[cold]
+    pub(super) fn withdraw(&mut self, slot: u32) {
+        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
+        let (h2, cx) = (&mut *self.h2, &mut *self.cx);
+        let Some(call) = h2.streams.state_mut(slot) else { return };
+        let path = if call.method_unnamed { NO_METHOD } else { call.method };
+        (call.kind, call.is_unproved, call.has_messages_alone) = (Kind::Other, false, false);
+        activity.update_turns(call, &mut h2.application.turns);
+        h2.application.other_streams += 1;
+        cx.totals.other_streams += 1;
+        push_request(activity.connection, call, path, cx);
+        note_answer(call, cx);
     }
 
     /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client

@@ -24,6 +24,9 @@ use super::unread::Unread;
 /// RFC 9113 section 7. A server may reset a request with it whose response is complete (section 8.1).
 const NO_ERROR: u32 = 0;
 
+/// The HTTP status of every response of gRPC.
+const HTTP_OK: u16 = 200;
+
 impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
     /// END_STREAM. From the server it ends the RPC, with the status of its header fields, or one made from the HTTP
     /// status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
@@ -54,11 +57,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         if !activity.is_client && !call.finished {
             let lacks = call.may_lack_its_end();
             let late = call.http_status == 0 && (self.h2.begun_late || call.touches_gap);
-            let hidden = call.status_hidden || call.may_be_no_rpc() || lacks || late;
+            let otherwise = call.may_be_no_rpc() || lacks || late;
+            let error = call.hidden_error.filter(|_| call.http_status == HTTP_OK && !otherwise);
             let trailers = &self.h2.application.trailers;
             let ending = match trailers.of_body(call) {
                 Some(ending) => ending,
-                None if hidden => Ending::NOT_SEEN,
+                None if call.status_hidden || otherwise => {
+                    Ending { source: error.unwrap_or(Source::None), ..Ending::NOT_SEEN }
+                }
                 None => trailers.without_end(call),
             };
             self.finish_stream(slot, ending);
@@ -180,6 +186,10 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let (h2, client, at) = (&mut *self.h2, activity.client(), *activity.at);
         let Some(call) = h2.streams.state_mut(slot) else { return };
+        if call.is_unproved {
+            self.prove(slot);
+            return self.finish_stream(slot, ending);
+        }
         if !call.kind.is_rpc() {
             return note_end(call, at, self.cx);
         }
@@ -212,6 +222,9 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     /// The connection or the capture ends before the stream.
     pub(super) fn end_open_stream(&mut self, id: u32, end: End) {
+        if let Some(slot) = self.h2.streams.slot(id) {
+            self.prove(slot);
+        }
         if self.h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
             self.end_open_call(id, end);
         }
@@ -357,7 +370,7 @@ impl Activity<'_> {
         };
         let reader = &call.directions[self.client()].reader;
         let request = (call.method, reader.messages, reader.bytes);
-        let ended = Ended { request, id: call.request_id, failed: ending.status != status::OK, row };
+        let ended = Ended { request, id: call.request_id as u32, failed: ending.status != status::OK, row };
         repeats.get_or_insert_default().take(ended, call.first, self.connection, cx);
     }
 }

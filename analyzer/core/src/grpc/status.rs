@@ -82,11 +82,25 @@ pub enum Source {
     ClientReset,
     /// The connection ended before the RPC.
     Connection,
+    /// The server ended it with header fields that the capture does not hold, and sent no message: of a unary RPC that is
+    /// an error, of a server stream it may be OK.
+    NoMessage,
+    /// The same, and these fields differ from those that ended RPCs with one response message: it is an error.
+    OtherTrailers,
 }
 
 /// Names of [`Source`], in the order of their numbers.
-pub const SOURCES: [&str; 7] =
-    ["", "trailers", "http_status", "server_reset", "client_deadline", "client_reset", "connection"];
+pub const SOURCES: [&str; 9] = [
+    "",
+    "trailers",
+    "http_status",
+    "server_reset",
+    "client_deadline",
+    "client_reset",
+    "connection",
+    "no_message",
+    "other_trailers",
+];
 
 /// How an RPC ended.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -336,3 +336,106 @@ fn what_is_seen_of_guessed_roles_has_no_status() {
         assert_eq!(exchange.outcome(), (if guessed { None } else { Some("UNAVAILABLE") }, true));
     }
 }
+
+/// The status source of each RPC.
+fn sources(exchange: &Exchange) -> Vec<&'static str> {
+    exchange.cx.rpcs.status_source.iter().map(|&source| status::SOURCES[usize::from(source)]).collect()
+}
+
+/// A late exchange in which the client has made a unary request on each stream.
+fn late_requests(streams: &[u32]) -> Exchange {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping()].concat());
+    exchange.server(&[ping(), ping()].concat());
+    for &stream in streams {
+        exchange.client(&request(stream, "/a/B", 3));
+    }
+    exchange
+}
+
+/// A header block of a known `:status` and table entries from before the capture.
+fn hidden_block(entries: &[u8]) -> Vec<u8> {
+    [&[0x88][..], &entries.iter().map(|index| 0x80 | index).collect::<Vec<_>>()].concat()
+}
+
+/// Entry 63 ends an answered RPC. Without a message, the same entry ends a server stream as well, another one is an error.
+#[test]
+fn an_end_without_a_message_is_told_by_its_fields() {
+    let mut exchange = late_requests(&[9, 11, 13, 15]);
+    exchange.server(&headers(9, flag::END_STREAM, &hidden_block(&[66, 62])));
+    exchange.server(&[headers(11, 0, &hidden_block(&[66])), data(11, 0, &message(5))].concat());
+    exchange.server(&headers(11, flag::END_STREAM, &[0x80 | 63]));
+    exchange.server(&headers(13, flag::END_STREAM, &hidden_block(&[66, 62])));
+    exchange.server(&headers(15, flag::END_STREAM, &hidden_block(&[66, 63])));
+    assert_eq!(sources(&exchange), ["no_message", "", "other_trailers", ""]);
+    assert!(exchange.rpcs().iter().all(|rpc| rpc.status.is_none() && rpc.complete));
+}
+
+#[test]
+fn an_end_without_a_message_tells_nothing_of_what_is_not_whole_or_not_unary() {
+    let mut exchange = late_requests(&[9, 11, 13, 15]);
+    exchange.server(&headers(9, flag::END_STREAM, &[&hidden_block(&[66])[..], &status_block("5")].concat()));
+    exchange.client(&headers(17, 0, &request_block("/a/Stream")));
+    exchange.client(&data(17, flag::END_STREAM, &[message(3), message(3)].concat()));
+    exchange.server(&headers(17, flag::END_STREAM, &hidden_block(&[66, 62])));
+    exchange.server(&headers(11, flag::END_STREAM, &[0x80 | 70, 0x80 | 66, 0x80 | 62]));
+    exchange.lose(SERVER, 40);
+    exchange.server(&[ping(), ping(), headers(13, flag::END_STREAM, &[0x80 | 66, 0x80 | 62])].concat());
+    let unknown = sources(&exchange);
+    assert_eq!(unknown, ["trailers", "", "", "", ""], "a status; no :status; a hole; not answered; two requests");
+}
+
+/// Whatever is hidden: a body that begins like a text is none of gRPC's, nor is an answer with another success than 200.
+#[test]
+fn what_only_might_have_been_an_rpc_is_none() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping()].concat());
+    exchange.server(&[ping(), ping()].concat());
+    exchange.client(&[untyped_request(9, b""), data(9, flag::END_STREAM, b"{\"a\":1}")].concat());
+    exchange.client(&[untyped_request(11, b""), data(11, flag::END_STREAM, b"")].concat());
+    exchange.server(&[headers(11, 0, &hidden_block(&[66])), data(11, flag::END_STREAM, b"[1]")].concat());
+    exchange.client(&[untyped_request(13, b""), data(13, flag::END_STREAM, b"")].concat());
+    exchange.server(&headers(13, flag::END_STREAM, &plain(":status", "204")));
+    exchange.client(&[untyped_request(15, b""), data(15, flag::END_STREAM, &message(3))].concat());
+    exchange.client(&[untyped_request(17, b""), data(17, flag::END_STREAM, b"")].concat());
+    exchange.finish(End::CaptureEnds);
+    let rpcs: Vec<u32> = exchange.rpcs().iter().map(|rpc| rpc.stream).collect();
+    assert_eq!(rpcs, [15, 17], "length-prefixed messages, and what shows nothing");
+    assert_eq!((exchange.h2.application.rpcs, exchange.h2.application.open_rpcs), (2, 0));
+    let others = &exchange.cx.other_requests;
+    assert_eq!((&others.stream[..], &others.http_status[..]), (&[9, 11, 13][..], &[0, 200, 204][..]));
+    assert_eq!(exchange.cx.totals.other_streams, 3);
+    assert!(exchange.problems().is_empty());
+}
+
+/// Behind a hole the same entry has another index, and one method would look like many.
+#[test]
+fn methods_are_not_told_apart_behind_missing_header_blocks() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping()].concat());
+    let indexed = [&[0x83, 0x86, 0x80 | 62][..], &plain("te", "trailers")].concat();
+    exchange.client(&headers(9, flag::END_STREAM, &indexed));
+    for stream in [11, 13, 15] {
+        exchange.lose(CLIENT, 40);
+        exchange.client(&[ping(), ping(), headers(stream, flag::END_STREAM, &indexed)].concat());
+    }
+    assert_eq!(exchange.cx.strings.unnamed_methods().len(), 1);
+    assert!(exchange.rpcs().iter().all(|rpc| rpc.method.is_none()));
+}
+
+/// Of a capture that lacks all of the client's bytes the server's answers are read.
+#[test]
+fn an_answer_without_its_request_is_an_rpc_where_the_client_is_not_captured() {
+    for unheard in [true, false] {
+        let mut exchange = Exchange::new(CLIENT, true, false);
+        let transport = Transport { unheard: [unheard, false], ..Transport::default() };
+        let bytes = [settings_frame(&[]), settings_ack(), response(1, 5, "0"), response(3, 7, "5")].concat();
+        let at = exchange.tick();
+        let reading = &mut Reading { cx: &mut exchange.cx, transport: &transport };
+        exchange.h2.feed(SERVER, &bytes, at, reading, &mut ());
+        let statuses: Vec<_> = exchange.rpcs().iter().map(|rpc| (rpc.stream, rpc.status, rpc.response.0)).collect();
+        let known = [(1, Some("OK"), 1), (3, Some("NOT_FOUND"), 1)];
+        assert_eq!(statuses, if unheard { &known[..] } else { &[] });
+        assert!(exchange.cx.rpcs.flags.iter().all(|flags| flags & rpc_flag::TOUCHES_GAP != 0));
+    }
+}
