@@ -88,6 +88,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     /// The first DATA of a stream that was taken for an RPC by a guess: a text, like JSON, is no length-prefixed message.
     #[cold]
+    #[inline(never)]
     fn judge_guess(&mut self, slot: u32, data: &[u8]) {
         let is_grpc = self.h2.streams.state_mut(slot).is_some_and(|call| call.kind == Kind::Grpc);
         match data.first() {

@@ -187,8 +187,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let (h2, client, at) = (&mut *self.h2, activity.client(), *activity.at);
         let Some(call) = h2.streams.state_mut(slot) else { return };
         if call.is_unproved {
-            self.prove(slot);
-            return self.finish_stream(slot, ending);
+            return self.finish_unproved(slot, ending);
         }
         if !call.kind.is_rpc() {
             return note_end(call, at, self.cx);
@@ -218,6 +217,14 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
             return self.await_reading(unread);
         }
         activity.conclude(call, ending, grpc, self.cx);
+    }
+
+    /// The same for a stream that was taken for an RPC by a guess; apart, because what calls itself is not inlined.
+    #[cold]
+    #[inline(never)]
+    fn finish_unproved(&mut self, slot: u32, ending: Ending) {
+        self.prove(slot);
+        self.finish_stream(slot, ending);
     }
 
     /// The connection or the capture ends before the stream.
