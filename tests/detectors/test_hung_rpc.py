@@ -17,7 +17,7 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_dead import METHOD, RTT
 from grpcdiag.fixtures.synthetic.words import S
 
-FIRES_ON = ["wild/hung-rpc"]
+FIRES_ON = ["wild/hung-rpc", "wild/hung-rpc-grpcio"]
 QUIET_ON = [
     "wild/etcd-late",
     "wild/etcd-watch-lease",

@@ -12,6 +12,7 @@ use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
 use crate::tcp::unanswered::Unanswered;
 
+use super::closed_window::UsedUp;
 pub use super::direction::{CallDirection, Gap};
 use super::protocol::{Content, Kind};
 use super::status::Source;
@@ -351,15 +352,29 @@ impl Call {
         self.charge_loss(time.min(now), transport.outages[side]);
     }
 
-    /// Accounts the time up to `now`, after which nothing of this call is in the capture. `window` is the window that let its
-    /// sender send nothing. A side that is to act was waited for, if it had received everything.
-    pub fn charge_open(&mut self, now: i64, client: usize, window: Option<Cause>, transport: &Transport) {
-        let (side, last) = (self.owing_side(client), usize::from(self.last_side));
-        let follows_peer = last != side;
-        if let Some(window) = window {
-            return self.charge(now, window);
+    /// Whether all of it that was sent last was acknowledged, whatever else its connection carries.
+    pub fn has_arrived(&self, transport: &Transport) -> bool {
+        transport.acked[usize::from(self.last_side)] >= self.position
+    }
+
+    /// Accounts the time up to `now`, after which nothing of this call is in the capture. A window lets its sender send nothing
+    /// since it is used up; before, bytes of others went first, or the side that has to act was waited for.
+    pub(super) fn charge_used_up(&mut self, now: i64, client: usize, used_up: &UsedUp, transport: &Transport) {
+        let before = now.min(used_up.since);
+        if self.is_inside(used_up.side) {
+            self.charge(before, Cause::Transmission);
+        } else {
+            self.charge_open(before, client, transport);
         }
-        if self.is_inside(0) || self.is_inside(1) || follows_peer && !transport.is_acknowledged[last] {
+        self.charge(now, used_up.window);
+    }
+
+    /// Accounts the time up to `now`, after which nothing of this call is in the capture. A side that is to act was waited for,
+    /// if it had received everything.
+    pub fn charge_open(&mut self, now: i64, client: usize, transport: &Transport) {
+        let side = self.owing_side(client);
+        let follows_peer = usize::from(self.last_side) != side;
+        if self.is_inside(0) || self.is_inside(1) || follows_peer && !self.has_arrived(transport) {
             return self.charge(now, Cause::Unexplained);
         }
         self.charge_resent(now, transport);
@@ -378,7 +393,7 @@ impl Call {
             arrived,
             queued: 0,
             own_queue: 0,
-            sends_since: None,
+            sends_since: transport.sends_since[side],
         };
         self.charge_plain(self.since, &arrival, now);
     }

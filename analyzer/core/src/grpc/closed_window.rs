@@ -81,7 +81,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
         let Some(shut) = call.find_closed_window(now, client, transport) else { return };
         if let Some(since) = shut.unknown_since() {
-            call.charge_open(since, client, None, transport);
+            call.charge_open(since, client, transport);
         }
         call.charge_closed_window(shut);
         call.charge(now, Cause::Unexplained);
@@ -101,16 +101,32 @@ pub(super) fn lost_since(call: &Call, client: usize, transport: &Transport) -> O
     response.into_iter().chain(request.map(|(_, since)| (since, client))).min()
 }
 
-/// The sender whose HTTP/2 window allows no more DATA of this stream, and which window that is.
-pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
-    let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
-    [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
+/// A sender whose HTTP/2 window allows no more DATA of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsedUp {
+    pub side: usize,
+    /// Which window it is.
+    pub window: Cause,
+    /// Since when, at the earliest.
+    pub since: i64,
+}
+
+/// The sender whose window for this stream is used up, if it may have more to send. Others use the connection's up as well: that
+/// concerns it only inside a message, or if it has to send the next one.
+pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<UsedUp> {
+    let client = h2.client;
+    let call = h2.streams.find_mut(id).map(|stream| &stream.state)?;
+    let (owing, sent) = (call.owing_side(client), call.last_time.max(call.first.time));
+    let ended = call.directions.each_ref().map(|direction| direction.ended);
+    let sends = [0, 1].map(|side| side == owing || call.directions[side].reader.is_inside());
+    [client, 1 - client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
         if h2.stream_in_frame(side) == Some(id) {
             return None; // both windows allowed the rest of the frame
         }
         let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
-        let connection = used_up(h2.connection_window(side)).then_some(Cause::ConnectionWindow);
+        let connection = (sends[side] && used_up(h2.connection_window(side))).then_some(Cause::ConnectionWindow);
         let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
-        cause.map(|cause| (side, cause))
+        let all_sent = h2.sides[side].data_sent;
+        cause.map(|window| UsedUp { side, window, since: if connection.is_some() { all_sent } else { sent } })
     })
 }

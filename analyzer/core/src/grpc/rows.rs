@@ -60,7 +60,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let waits_for = blocked.map_or(call.owing_side(client), |(side, _)| 1 - side);
         let last = usize::from(call.last_side);
         // bytes that were not acknowledged may not have arrived
-        let arrived = last == waits_for || transport.is_acknowledged[last];
+        let arrived = last == waits_for || call.has_arrived(transport);
         let own = if waits_for == client { Cause::Client } else { Cause::Server };
         let cause = blocked.map_or(if arrived { own } else { Cause::Unexplained }, |(_, cause)| cause);
         let heard = transport.unanswered[1 - waits_for].heard;

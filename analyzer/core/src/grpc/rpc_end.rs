@@ -148,13 +148,13 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let read =
             h2.sides.iter().zip(&call.directions).all(|(side, kept)| side.is_read_whole(kept.gaps, call.first.packet));
         let lost = lost_since(call, client, transport).is_some() || transport.in_vain().is_some();
-        if !read || lost || transport.unheard.contains(&true) || call.finished || !call.is_inside(blocked.0) {
+        if !read || lost || transport.unheard.contains(&true) || call.finished || !call.is_inside(blocked.side) {
             return;
         }
-        let since = call.last_time;
-        call.charge_open(self.at.time, client, Some(blocked.1), transport);
+        let since = call.last_time.max(blocked.since);
+        call.charge_used_up(self.at.time, client, &blocked, transport);
         if self.at.time - since >= OPEN_FOR {
-            self.push_open(id, since..self.at.time, Some(blocked), Closed::ByReset);
+            self.push_open(id, since..self.at.time, Some((blocked.side, blocked.window)), Closed::ByReset);
         }
     }
 
@@ -306,13 +306,15 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let stuck =
             given_up_since(&h2.sides, client, call).into_iter().chain(shut.and_then(ClosedWindow::unknown_since));
         let until = stuck.min().map_or(lost_at, |since| since.min(lost_at));
-        let window = blocked.map(|(_, cause)| cause);
         if let Some(shut) = shut {
             call.charge_closed_window(shut);
         }
-        if seen && (end == End::CaptureEnds || window.is_some()) {
+        if seen && (end == End::CaptureEnds || blocked.is_some()) {
             call.charge(if is_hidden { until } else { gap_time.min(until) }, Cause::CaptureGap);
-            call.charge_open(until, client, window, transport);
+            match &blocked {
+                Some(used_up) => call.charge_used_up(until, client, used_up, transport),
+                None => call.charge_open(until, client, transport),
+            }
         } else {
             if whole {
                 call.charge_resent(until, transport);
@@ -333,7 +335,11 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
         if open && now - last >= OPEN_FOR {
             let closed = if end == End::ClientCloses { Closed::WithConnection } else { Closed::Not };
-            let (blocked, open) = shut.map_or((blocked, since..now), |shut| (Some(shut.blocked()), shut.shown(now)));
+            // of what it waited for in turn, the side that has to act or its window, the longer one
+            let blocked = blocked.filter(|used_up| 2 * (now - used_up.since) >= now - last);
+            let since = blocked.map_or(since, |used_up| since.max(used_up.since));
+            let window = blocked.map(|used_up| (used_up.side, used_up.window));
+            let (blocked, open) = shut.map_or((window, since..now), |shut| (Some(shut.blocked()), shut.shown(now)));
             self.push_open(id, open, blocked, closed);
         }
     }
@@ -403,7 +409,7 @@ fn charge_given_up(call: &mut Call, own: Cause, sides: &[Side<Grpc>; 2], client:
         call.charge(since.min(at.time), own);
         call.charge_loss(at.time, transport.outages[sender]);
     } else if let Some(since) = given_up_since(sides, client, call) {
-        call.charge_open(since.min(at.time), client, None, transport);
+        call.charge_open(since.min(at.time), client, transport);
         call.charge(at.time, Cause::Unexplained);
     } else {
         call.charge_unfinished(at.time, 1 - client, transport);

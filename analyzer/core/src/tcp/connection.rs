@@ -185,10 +185,12 @@ impl Connection {
         self.halves[side].acked >= self.halves[side].highest
     }
 
-    /// Tells the layers above what was acknowledged of both sides, when no more bytes come.
+    /// Tells the layers above what was acknowledged of both sides, and which of them is sending, when no more bytes come.
     pub fn note_acknowledged(&mut self) {
         self.transport.is_acknowledged = [0, 1].map(|side| self.is_acknowledged(side));
         self.transport.acked = [0, 1].map(|side| self.halves[side].acked);
+        let near = self.transport.near_rtt.map(|near| near.max(0));
+        self.transport.sends_since = [0, 1].map(|side| self.halves[side].sends_since(self.last.time, near[side]));
     }
 
     /// Payload bytes of a full segment of `side`; 0 if it is not known.

@@ -120,6 +120,8 @@ pub struct Side<A: Application> {
     pub(in crate::http2) least_connection_credit: i64,
     /// The smallest credit of a stream that was opened in the capture, with the same meaning.
     pub(in crate::http2) least_stream_credit: i64,
+    /// When its last DATA began that took some of its windows, nanoseconds; what is used up now has been so since then.
+    pub data_sent: i64,
     /// What its stops prove of the connection's window when its beginning is not in the capture.
     pub(in crate::http2) used_up: UsedUp,
     /// Messages begun and not whole.
@@ -233,6 +235,7 @@ impl<A: Application> Side<A> {
             most_connection_credit: 0,
             least_connection_credit: 0,
             least_stream_credit: 0,
+            data_sent: 0,
             used_up: UsedUp::default(),
             unfinished_messages: 0,
             last_stream: 0,

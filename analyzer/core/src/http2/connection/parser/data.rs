@@ -14,6 +14,9 @@ impl<A: Events, W: Watch<A> + ?Sized> Parser<'_, A, W> {
         let slot = self.h2.streams.slot(header.stream).unwrap_or(NONE);
         let sender = &mut self.h2.sides[self.side];
         sender.connection_credit -= i64::from(header.length());
+        if header.length() > 0 {
+            sender.data_sent = self.at.time;
+        }
         sender.last_stream = header.stream;
         sender.slot = slot;
         if let Some(stream) = self.h2.streams.get_mut(slot) {
