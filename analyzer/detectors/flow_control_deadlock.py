@@ -1,4 +1,4 @@
-"""A flow-control window stays used up until the end: its receiver got all bytes, and sent no WINDOW_UPDATE.
+"""RPCs stop inside a message for good: a window stays used up, or the client keeps back what the windows allow.
 
 What it finds
 -------------
@@ -8,20 +8,27 @@ WINDOW_UPDATE comes.
 The receiver's TCP acknowledged every byte, but its application does not read the stream, or its library sends no
 WINDOW_UPDATE for them. The report says which window it is, who should refill it, and since when.
 
+Or both windows are open, and the client sends nothing all the same, in any of the streams that the server allows. Then
+the server owes nothing: the client's library has set the window aside for calls that wait for a free stream.
+
 How it is decided
 -----------------
 The RPC is open when the capture ends, or when its client gives it up or closes the connection. If it was given up, for
 example at its deadline, one of its messages is incomplete. The sender's stream window or connection window is zero or
-less, by all SETTINGS, WINDOW_UPDATE and DATA frames since the connection's beginning. That has lasted for 1 s or
+less, by all SETTINGS, WINDOW_UPDATE and DATA frames of all streams up to the RPC's end. That has lasted for 1 s or
 longer, and for five times the longest earlier wait for a WINDOW_UPDATE on that connection. The receiver sent packets
 after the sender's last DATA, so its host is up.
 
 RFC 9113 has no timer for this: without a WINDOW_UPDATE the RPC waits for ever.
 
+Where no window is used up: the client had as many streams open as the server allows, ten or more, all inside a message
+of its own. It sent nothing for 1 s or longer with both windows open, and nothing on the way held it.
+
 When it cannot tell
 -------------------
 Whether the application will read: a slow reader looks the same until its next WINDOW_UPDATE. Its earlier waits show
-it. Windows are unknown where the connection's beginning or other bytes are missing.
+it. Windows are unknown where the connection's beginning or other bytes are missing. A client whose process is paused
+looks like one whose library keeps window back.
 
 What would refute it
 --------------------
@@ -33,9 +40,13 @@ Look at the receiver: a handler that does not read its stream, or that waits for
 unread messages. A larger window only delays the stop. If the connection window is used up, a stream that nobody reads
 blocks all others: read every stream to its end, or cancel it.
 
+If the windows are open: update the client's HTTP/2 library, or make no more calls at once than the server allows
+streams. h2, which hyper, tonic and reqwest use, gave window to calls without a stream up to version 0.4.12.
+
 References
 ----------
 - RFC 9113 section 5.2 (flow control), section 6.9 (WINDOW_UPDATE)
+- hyperium/h2 pull request 860: do not assign capacity for pending streams
 - https://grpc.io/docs/guides/flow-control/
 """
 
@@ -70,6 +81,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time without a WINDOW_UPDATE (heuristic: a shorter one may be a slow reader)."""
     factor: float = 5.0
     """The same, in longest earlier waits for one on that connection (heuristic: slow readers are regular)."""
+    streams: int = 10
+    """Fewest streams that a client leaves inside a message (heuristic: of fewer, each may have a reason of its own)."""
     critical_share: float = CRITICAL_SHARE
     """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
 
@@ -80,8 +93,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     for row in _find_stuck(tables, limits):
         receiver = hosts.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
         stuck.setdefault(receiver, []).append(row)
-    cases = [_make_case(tables, rows) for rows in stuck.values()]
-    yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
+    if stuck:
+        cases = [_make_case(tables, rows) for rows in stuck.values()]
+        yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
+    elif pauses := _find_kept_back(tables, limits):
+        yield _make_finding_of_pause(tables, pauses[0], limits)
 
 
 def _make_case(tables: Tables, rows: list[int]) -> Case[list[int]]:
@@ -89,6 +105,52 @@ def _make_case(tables: Tables, rows: list[int]) -> Case[list[int]]:
     connections = tuple(sorted({int(o.connection[row]) for row in rows}))
     lost = clip_ns(sum(_get_wait(tables, row) for row in rows))
     return Case(rows, connections, receiver, len(rows), lost, DIRECTIONS[receiver])
+
+
+def _find_kept_back(tables: Tables, limits: Limits) -> list[int]:
+    """Find where clients kept back what the windows allow, in all streams that the server allows; longest first."""
+    w = tables.waits
+    allowed = tables.connections.peer_max_concurrent_streams[w.connection]
+    kept = (w.cause == CAUSES.index("client")) & (w.duration_ns >= limits.least_ns)
+    kept &= (allowed >= limits.streams) & (w.streams >= allowed)
+    kept &= (w.stream_window_bytes > 0) & (w.connection_window_bytes > 0)
+    order = np.argsort(-w.duration_ns, kind="stable")
+    return [int(row) for row in order[kept[order]]]
+
+
+def _make_finding_of_pause(tables: Tables, row: int, limits: Limits) -> Finding:
+    w, connection, streams = tables.waits, int(tables.waits.connection[row]), int(tables.waits.streams[row])
+    client, server = (hosts.host(tables, connection, direction) for direction in (0, 1))
+    lost = min(clip_ns(int(w.duration_ns[row]) * streams), methods.rpc_time(tables))
+    share, wait = methods.share_of_time(tables, lost), duration(int(w.duration_ns[row]))
+    left = {name: int(getattr(w, name)[row]) for name in ("stream_window_bytes", "connection_window_bytes")}
+    return Finding(
+        id=ID,
+        title=f"{client} stopped for {wait} inside {streams:,} RPCs although both windows are open",
+        severity="critical" if share >= limits.critical_share else "warning",
+        confidence=ratings.lower("medium", ratings.quality_allows(tables)),
+        scope=Scope((connection,), methods.names(tables, (int(w.method[row]),))),
+        lost_ns=lost,
+        share=share,
+        metrics={"blocked_rpcs": streams, "longest_wait_ns": int(w.duration_ns[row])} | left,
+        evidence=_show_pause(tables, row, client),
+        explanation=(
+            f"{client} had {streams:,} streams open on connection {connection}, as many as {server} allows, each "
+            f"inside a message. It sent nothing for {wait}, though the windows had room (left: stream "
+            f"{left['stream_window_bytes']:,} bytes, connection {left['connection_window_bytes']:,} bytes). {server} "
+            "owed nothing. The client's library may have set window aside for calls that wait for a free stream, as h2 "
+            "does before 0.4.13. A paused process looks the same."
+        ),
+        remedies=(
+            Remedy("h2 of hyper, tonic and reqwest", "0.4.13 or later", "gives no window to calls without a stream"),
+            Remedy("application", f"at most {streams:,} calls at once per connection", "none waits for a stream"),
+        ),
+        references=("RFC 9113 section 5.2", "hyperium/h2 pull request 860"),
+        verdict=(
+            f"{client} stopped for {wait} although the windows are open: update its HTTP/2 library (h2 before 0.4.13), "
+            f"or make at most {streams:,} calls at once."
+        ),
+    )
 
 
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
@@ -104,6 +166,20 @@ def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     stuck &= o.end_time_ns - o.since_time_ns >= np.maximum(limits.least_ns, limits.factor * longest[o.connection])
     order = np.argsort(o.since_time_ns, kind="stable")
     return [int(row) for row in order[stuck[order]]]
+
+
+def _show_pause(tables: Tables, row: int, client: str) -> tuple[Evidence, Evidence]:
+    w, wait = tables.waits, int(tables.waits.duration_ns[row])
+    return (
+        Evidence(
+            int(w.stopped_at_packet[row]),
+            int(w.stopped_time_ns[row]),
+            f"the last bytes of {client}; both windows are open",
+        ),
+        Evidence(
+            int(w.resumed_at_packet[row]), int(w.start_time_ns[row]) + wait, f"its next bytes, {duration(wait)} later"
+        ),
+    )
 
 
 def _get_wait(tables: Tables, row: int) -> int:

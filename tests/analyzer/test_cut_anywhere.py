@@ -23,6 +23,7 @@ NAMES = (
     "hung-rpc-grpcio",
     "window-deadlock",
     "window-deadlock-others",
+    "h2-pending-open",
     "client-vanished",
 )
 

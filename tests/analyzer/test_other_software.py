@@ -907,6 +907,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "grpc-go-upload-fast": {"never": ["is transmission"], "statuses": {"OK": 3}},
     "grpcio-health-probes": HEALTHY | {"says": ["All are health checks"], "statuses": {"OK": 10}},
+    "h2-pending-open": {
+        "verdict": ["flow-control-deadlock"],
+        "says": ["although the windows are open", "h2 before 0.4.13", "at most 100 calls"],
+        "never": ["in vain", "whether its application reads"],
+    },
     "haproxy-send-proxy": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "haproxy-send-proxy-v2": HEALTHY | {"rpcs": 40, "statuses": {"OK": 40}},
     "nginx-keepalive-back": HEALTHY | {"rpcs": 60, "statuses": {"OK": 60}},

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
 from grpcdiag.analyzer.facts import methods
 from grpcdiag.analyzer.model.budget import CAUSES
@@ -21,7 +22,7 @@ from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS, S
 
-FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
+FIRES_ON = ["wild/h2-pending-open", "wild/window-deadlock", "wild/window-deadlock-others"]
 QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
 
 
@@ -43,6 +44,49 @@ def test_thresholds() -> None:
     assert told(detector, tables, least_ns=2 * S) is None
     heard = changed(tables, "open_rpcs", heard_time_ns=tables.open_rpcs.since_time_ns)
     assert told(detector, heard) is None  # nothing shows that the receiver is there
+
+
+def test_a_client_that_keeps_back_what_both_windows_allow_is_named() -> None:
+    """300 calls at once, 100 allowed: the library gives the window to calls that have no stream, until they give up."""
+    analysis = analyze([recorded("wild/h2-pending-open.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence, finding.metrics["blocked_rpcs"]) == ("critical", "medium", 100)
+    assert finding.metrics["longest_wait_ns"] == pytest.approx(11.64 * S, rel=0.01)
+    assert finding.metrics["connection_window_bytes"] > finding.metrics["stream_window_bytes"] > 10**6
+    assert [item.packet for item in finding.evidence] == [1641, 1643]
+    assert analysis.verdict.finding == detector.ID
+    assert "although the windows are open" in analysis.verdict.text
+    assert "server 127.0.0.1 owed nothing" in finding.explanation.lower()
+    assert "in vain" not in finding.verdict
+    assert analysis.budget["client"] > 0.95 * sum(analysis.budget.values())
+
+
+def test_what_a_client_keeps_back_needs_open_windows_and_all_streams() -> None:
+    tables = decode([recorded("wild/h2-pending-open.pcap.zst")])
+    limits, waits = tables.connections.peer_max_concurrent_streams, tables.waits
+    assert told(detector, changed(tables, "connections", peer_max_concurrent_streams=limits + 1)) is None
+    assert told(detector, changed(tables, "connections", peer_max_concurrent_streams=limits * 0 - 1)) is None
+    assert told(detector, tables, streams=101) is None
+    assert told(detector, tables, least_ns=12 * S) is None
+    for window in ("stream_window_bytes", "connection_window_bytes"):
+        assert told(detector, changed(tables, "waits", **{window: waits.stream * 0})) is None
+        assert told(detector, changed(tables, "waits", **{window: np.full(len(waits.stream), -(2**63))})) is None
+
+
+def test_a_window_that_others_use_up_at_the_end_was_open_before(tmp_path: Path) -> None:
+    """The first call stops with half of the connection's window left; the second one takes that 3 s later."""
+    conv = opened(auto_window=False)
+    first, second = (conv.start_rpc("/demo.Store/Export", timeout="3S", end_stream=True) for _ in range(2))
+    conv.settle()
+    for call, owed, sent, later in ((first, 94_486, 30_000, 3 * S), (second, 35_525, 35_525, 50 * MS)):
+        call.reply_headers()
+        call._data("server", b"\0" + owed.to_bytes(4) + bytes(sent), False, (), None)
+        conv.advance(later)
+    first.cancel("client")
+    tables = played(conv, tmp_path)
+    assert told(detector, tables) is None
+    budgets = tables.connection_budgets.sum(axis=0)
+    assert 0 < budgets[CAUSES.index("connection_window")] < 0.2 * S
 
 
 def read_slowly(longer_ns: int = 0, **columns: Any) -> Tables:
