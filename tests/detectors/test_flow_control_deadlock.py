@@ -23,7 +23,13 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["wild/h2-pending-open", "wild/window-deadlock", "wild/window-deadlock-others"]
-QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
+QUIET_ON = [
+    "wild/client-paused-mid-message",
+    "wild/grpclib-slowreader2",
+    "wild/hung-rpc",
+    "wild/okhttp-win64k",
+    "wild/window-slowreader-control",
+]
 
 
 def test_the_stream_that_nobody_reads_is_named() -> None:
@@ -71,6 +77,13 @@ def test_what_a_client_keeps_back_needs_open_windows_and_all_streams() -> None:
     for window in ("stream_window_bytes", "connection_window_bytes"):
         assert told(detector, changed(tables, "waits", **{window: waits.stream * 0})) is None
         assert told(detector, changed(tables, "waits", **{window: np.full(len(waits.stream), -(2**63))})) is None
+
+
+def test_a_client_that_is_stopped_inside_its_uploads_is_waited_for() -> None:
+    """The connection's window was used up when it stopped, and open again 1 ms later, for 8 s."""
+    analysis = analyze([recorded("wild/client-paused-mid-message.pcap.zst")])
+    assert analysis.budget["client"] > 0.98 * sum(analysis.budget.values())
+    assert all(finding.severity == "info" for finding in analysis.findings)
 
 
 def test_a_window_that_others_use_up_at_the_end_was_open_before(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ pub(super) fn is_delayed(layers: &Layers<'_>, side: usize, ack: Ack) -> bool {
 }
 
 /// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a
-/// round trip, nothing but its own application, library or host held it.
+/// round trip, nothing but its own application, library or host held it; whatever was in flight, or used up, long before.
 pub(super) fn own_pause(
     layers: &Layers<'_>,
     side: usize,
@@ -269,8 +269,29 @@ pub(super) fn own_pause(
     let known = (0..=half::NEAR).contains(&near) && layers.tcp.transport.round_trip().is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    if known && segment > 0 && tcp && are_open(layers, side, stop, right_before) {
+    let free = tcp && are_open(layers, side, stop, right_before) || is_long_free(layers, side, stop, at);
+    if known && segment > 0 && free {
         return if side == layers.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained
+}
+
+/// A sender is free for as long as this, and for several round trips, before its silence is its own, nanoseconds: longer than a
+/// delayed ACK, or a window that is probed, holds anything back.
+const LONG: i64 = 1_000_000_000;
+
+/// Whether nothing held a sender for long, and for most of its silence: all that it had sent was acknowledged, nothing of it was
+/// retransmitted, and every window was open.
+fn is_long_free(layers: &Layers<'_>, side: usize, stop: &Stop, at: At) -> bool {
+    let (half, sender) = (&layers.tcp.halves[side], &layers.http2.sides[side]);
+    let (segment, near) = (layers.tcp.segment_size(side), layers.tcp.transport.near_rtt[side].max(0));
+    let rtt = layers.tcp.transport.round_trip().unwrap_or(i64::MAX);
+    let room = |window: Option<i64>| window.is_some_and(|window| window >= segment);
+    let receive_window = layers.tcp.halves[1 - side].window.and_then(|window| i64::try_from(window).ok());
+    let open = room(stop.stream_window) && room(layers.http2.connection_window(side)) && room(receive_window);
+    let Some(acked) = half.acks.first_of_all(half.highest) else { return false };
+    let credited = sender.credited_at.map_or(i64::MIN, |credit| credit.time);
+    let since = acked.time.max(credited).max(half.window_grew.time).saturating_add(near);
+    let (free, silence) = (at.time.saturating_sub(since), at.time.saturating_sub(half.last_data_time));
+    open && half.retransmissions_since == 0 && free >= LONG.max(rtt.saturating_mul(8)) && free >= silence / 4 * 3
 }

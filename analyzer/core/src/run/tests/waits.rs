@@ -74,6 +74,29 @@ fn a_pause_that_no_packet_ends_is_the_senders_own_where_it_was_captured() {
     assert_eq!(paused(Capture::opened(), 10 * MS).cx.waits.cause[0], Cause::Unexplained as u8, "not captured there");
 }
 
+/// A message of the client that stops behind a full congestion window, and goes on after `pause`. The server acknowledges what it
+/// got after `acked`, if it does, and sends credit then.
+fn stopped_for_long(mut capture: Capture, acked: Option<i64>, pause: i64) -> u8 {
+    let (bytes, sent) = (call("/a/B", 30_000), 10 * SEGMENT);
+    capture.at(20 * MS, client(&bytes, 0, sent));
+    if let Some(acked) = acked {
+        let credit = [frame(4, 0, 0, &[]), frame(8, 0, 0, &1_000_u32.to_be_bytes())].concat();
+        capture.at(20 * MS + acked, reply(ACK, from_server(0), from_client(u32::try_from(sent).unwrap()), &credit));
+    }
+    capture.at(20 * MS + pause, client(&bytes, sent, bytes.len()));
+    capture.finish().cx.waits.cause[0]
+}
+
+#[test]
+fn a_sender_that_nothing_holds_for_long_stopped_by_itself() {
+    let [own, unexplained] = [Cause::Client, Cause::Unexplained].map(|cause| cause as u8);
+    assert_eq!(stopped_for_long(beside_the_client(), Some(3 * MS), 2_000 * MS), own);
+    assert_eq!(stopped_for_long(beside_the_client(), Some(3 * MS), 900 * MS), unexplained, "not for long");
+    assert_eq!(stopped_for_long(beside_the_client(), Some(900 * MS), 2_000 * MS), unexplained, "free for half of it");
+    assert_eq!(stopped_for_long(beside_the_client(), None, 2_000 * MS), unexplained, "an ACK is due");
+    assert_eq!(stopped_for_long(Capture::opened(), Some(3 * MS), 2_000 * MS), unexplained, "not captured there");
+}
+
 /// Two segments of a message over a round trip of 100 ms, and the rest after `pause`, which no packet ends.
 fn spaced(segments: usize, pause: i64) -> u8 {
     let mut capture = Capture::new();
