@@ -14,10 +14,10 @@ the server owes nothing: the client's library has set the window aside for calls
 How it is decided
 -----------------
 The RPC is open when the capture ends, or when its client gives it up or closes the connection. If it was given up, for
-example at its deadline, one of its messages is incomplete. The sender's stream window or connection window is zero or
-less, by all SETTINGS, WINDOW_UPDATE and DATA frames of all streams up to the RPC's end. That has lasted for 1 s or
-longer, and for five times the longest earlier wait for a WINDOW_UPDATE on that connection. The receiver sent packets
-after the sender's last DATA, so its host is up.
+example at its deadline, one of its messages is incomplete. The sender's stream window or connection window is used up,
+or has less than 1 KiB left while more is owed, by all SETTINGS, WINDOW_UPDATE and DATA frames of all streams up to the
+RPC's end. That has lasted for 1 s or longer, and for five times the longest earlier wait for a WINDOW_UPDATE on that
+connection. The receiver sent packets after the sender's last DATA, so its host is up.
 
 RFC 9113 has no timer for this: without a WINDOW_UPDATE the RPC waits for ever.
 
@@ -197,7 +197,7 @@ def _make_finding(tables: Tables, group: Group[list[int]], limits: Limits) -> Fi
     reads = group.say("its application reads the stream, and what it waits for", "their applications read the streams")
     return Finding(
         id=ID,
-        title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} is used up",
+        title=f"{receiver} sent no WINDOW_UPDATE for {wait}; the {window} {_describe_rest(tables, first)}",
         severity="critical" if (group.share or 0.0) >= limits.critical_share else "warning",
         confidence=ratings.quality_allows(tables),
         scope=Scope(group.connections, methods.names(tables, (int(o.method[row]) for row in rows))),
@@ -224,6 +224,12 @@ def _make_finding(tables: Tables, group: Group[list[int]], limits: Limits) -> Fi
     )
 
 
+def _describe_rest(tables: Tables, row: int) -> str:
+    o = tables.open_rpcs
+    left = o.stream_window_bytes if _WINDOWS[int(o.cause[row])] == "stream window" else o.connection_window_bytes
+    return "is used up" if left[row] <= 0 else f"has {count(int(left[row]), 'byte')} left"
+
+
 def _explain(tables: Tables, rows: list[int], receivers: str, window: str) -> str:
     o, row = tables.open_rpcs, rows[0]
     connection, waits_for = int(o.connection[row]), int(o.waits_for[row])
@@ -234,8 +240,8 @@ def _explain(tables: Tables, rows: list[int], receivers: str, window: str) -> st
     wait = duration(_get_wait(tables, row))
     parts = [
         f"The last bytes on {where} were sent at {unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
-        f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until "
-        f"{_ENDS[o.closed[row]]}, {wait} later.",
+        f"{window} of {sender} {_describe_rest(tables, row)} (left: {left}). No WINDOW_UPDATE that would enlarge it "
+        f"came until {_ENDS[o.closed[row]]}, {wait} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
         "work: its application did not read the stream, or its library did not enlarge the window.",
     ]
@@ -250,7 +256,8 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = hosts.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield evidence.show_packet(o, "last_packet", row, f"its last bytes; the {window} is used up ({where})")
+    state = f"the {window} {_describe_rest(tables, row)}"
+    yield evidence.show_packet(o, "last_packet", row, f"its last bytes; {state} ({where})")
     yield evidence.show_packet(o, "heard_packet", row, f"{receiver} is still there, but sends no WINDOW_UPDATE")
 
 

@@ -126,7 +126,7 @@ def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
     assert finding.lost_ns == methods.rpc_time(late)
 
 
-def _given_up(*sizes: int, after_ns: int = 3 * S, sent: int = 65_530) -> Conversation:
+def _given_up(*sizes: int, after_ns: int = 3 * S, sent: int = 65_530, pings: int = 0) -> Conversation:
     """A stream window of 65,535 bytes, messages of which so much is sent, and a client that gives up."""
     conv = opened(auto_window=False)
     conv.window_update("client", 1_000_000)
@@ -135,7 +135,10 @@ def _given_up(*sizes: int, after_ns: int = 3 * S, sent: int = 65_530) -> Convers
     call.reply_headers()
     for size in sizes:
         call._data("server", b"\0" + size.to_bytes(4) + bytes(min(size, sent)), False, (), None)
-    conv.advance(after_ns)
+    for _ in range(pings):
+        conv.advance(S // 2)
+        conv.ping("server")
+    conv.advance(after_ns - pings * S // 2)
     call.cancel("client")
     return conv
 
@@ -147,6 +150,17 @@ def test_a_deadline_ends_a_call_whose_window_is_used_up(tmp_path: Path) -> None:
     assert "until the client reset the stream" in finding.explanation
     assert finding.share == pytest.approx(1.0, abs=0.02)
     assert told(detector, played(_given_up(94_486, after_ns=S - 50 * MS), tmp_path)) is None
+
+
+@pytest.mark.parametrize("pings", [0, 3])
+@pytest.mark.parametrize(("left", "words"), [(1, "has 1 byte left"), (1_023, "has 1,023 bytes left"), (1_024, "")])
+def test_what_is_left_of_a_window_is_too_little_for_a_frame(tmp_path: Path, left: int, words: str, pings: int) -> None:
+    """Other packets of the server show that it could send, and its windows allow no DATA that is worth a frame."""
+    tables = played(_given_up(94_486, sent=65_530 - left, pings=pings), tmp_path)
+    finding, blocked = told(detector, tables), tables.connection_budgets[:, CAUSES.index("stream_window")].sum()
+    assert (finding is not None, blocked > 2.9 * S) == (bool(words), bool(words))
+    if finding:
+        assert finding.title.endswith(f"the stream window {words}")
 
 
 @pytest.mark.parametrize("sizes", [(65_530,), (60_000,), ()], ids=["whole", "room left", "no answer"])

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::http2::connection::watch::Watch;
+use crate::http2::connection::windows::LITTLE;
 use crate::store::budget::Cause;
 use crate::tcp::transport::Transport;
 
@@ -118,12 +119,13 @@ pub(super) fn find_used_up(h2: &mut Http2, id: u32) -> Option<UsedUp> {
     let call = h2.streams.find_mut(id).map(|stream| &stream.state)?;
     let (owing, sent) = (call.owing_side(client), call.last_time.max(call.first.time));
     let ended = call.directions.each_ref().map(|direction| direction.ended);
+    let least = [0, 1].map(|side| i64::from(call.directions[side].reader.owed()).clamp(1, LITTLE));
     let sends = [0, 1].map(|side| side == owing || call.directions[side].reader.is_inside());
     [client, 1 - client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
         if h2.stream_in_frame(side) == Some(id) {
             return None; // both windows allowed the rest of the frame
         }
-        let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
+        let used_up = |window: Option<i64>| window.is_some_and(|window| window < least[side]);
         let connection = (sends[side] && used_up(h2.connection_window(side))).then_some(Cause::ConnectionWindow);
         let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
         let all_sent = h2.sides[side].data_sent;

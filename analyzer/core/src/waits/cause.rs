@@ -1,6 +1,7 @@
 //! Names the cause of a wait. What was binding at the stop must agree with what came right before the sender resumed.
 
 use crate::at::At;
+use crate::http2::connection::windows::LITTLE;
 use crate::store::budget::Cause;
 use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::half::{self, Ack, Half};
@@ -49,8 +50,8 @@ pub(super) fn cause(
         Some(closed) if since_the_stop && mostly_for_credit(layers, side, at) => return closed,
         _ => {}
     }
-    match closed_window(stop, 1) {
-        // what comes now is no DATA: the windows still do not allow any
+    match closed_window(stop, LITTLE) {
+        // what comes now is no DATA: the windows still do not allow any worth sending
         Some(closed) if !since_the_stop => closed,
         _ if flows(layers, side, stop, at) => Cause::Transmission,
         _ => cause,
@@ -269,7 +270,8 @@ pub(super) fn own_pause(
     let known = (0..=half::NEAR).contains(&near) && layers.tcp.transport.round_trip().is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    let free = tcp && are_open(layers, side, stop, right_before) || is_long_free(layers, side, stop, at);
+    let room_for_more = closed_window(stop, LITTLE).is_none() && are_open(layers, side, stop, right_before);
+    let free = tcp && room_for_more || is_long_free(layers, side, stop, at);
     if known && segment > 0 && free {
         return if side == layers.http2.client { Cause::Client } else { Cause::Server };
     }

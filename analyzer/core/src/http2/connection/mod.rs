@@ -17,4 +17,4 @@ pub mod side;
 pub mod streams;
 mod used_up;
 pub mod watch;
-mod windows;
+pub mod windows;

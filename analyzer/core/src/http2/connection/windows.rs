@@ -6,6 +6,10 @@ use crate::http2::frame::settings;
 use super::application::Application;
 use super::http2::Http2;
 
+/// A window with less room is as good as used up for a sender that owes more: it cares to send no frame so short (heuristic: a
+/// sender that does has sent what there was room for).
+pub const LITTLE: i64 = 1_024;
+
 impl<A: Application> Http2<A> {
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.
     pub fn connection_window(&self, side: usize) -> Option<i64> {
