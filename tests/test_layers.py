@@ -165,12 +165,12 @@ def test_others_know_of_detectors_only_their_list() -> None:
     assert set().union(*others.values()) == {f"grpcdiag.analyzer.detectors.{name}" for name in ("ABOUTS", "DETECTORS")}
 
 
-@pytest.mark.parametrize(("layer", "path"), [p for p in FILES if DETECTORS not in p.values[1].parents])
-def test_no_other_file_names_a_finding(layer: str, path: Path) -> None:
+def test_no_other_file_names_a_finding() -> None:
     """What others do for a finding alone is a field of its detector's `ABOUT`."""
     ids = {one.id for one in detectors.DETECTORS}
-    named = [(node.lineno, text) for node, text in walk_texts(tree(path)) if text in ids]
-    assert not named, f"{layer}/{path.name}: {named}"
+    others = [(layer, path) for layer, path in FILES if DETECTORS not in path.parents]
+    texts = ((layer, path.name, node.lineno, text) for layer, path in others for node, text in walk_texts(tree(path)))
+    assert [one for one in texts if one[-1] in ids] == []
 
 
 def walk_texts(module: ast.Module) -> Iterator[tuple[ast.Constant, str]]:

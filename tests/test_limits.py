@@ -107,17 +107,19 @@ def answer(module: Any, tables: Tables, limits: Struct) -> list[str]:
 LACKING = {
     "abrupt-goaway": "again_ns up, age_spread down, age_spread up, drained_share down, round_requests up",
     "cancelled": "apart down, passed_ns down",
+    "capture-quality": "odd_packets down",
     "client-idle-gap": (
         "critical_share down, gap_ns up, gaps down, most_paused up, request_ns down, warning_share down"
     ),
     "connect-failure": "groups up",
     "connection-churn": "same_time up",
     "connection-closed-early": (
-        "age_spread up, closed_spread down, closed_spread up, drained_share down, drop_ns up, refused_ns "
+        "age_spread up, closed_spread down, closed_spread up, drained_share down, refused_ns "
         "down, refused_ns up, round_requests up, round_tolerance down"
     ),
     "cpu-quota": "warning_share up",
     "delayed-data": "least_calls down, shortest_ns down",
+    "flow-control-deadlock": "streams down",
     "half-closed-streams": "warning_share up",
     "hung-rpc": "factor down",
     "idle-connection-cut": "late up, refused_ns up, timeouts down, unknown_ns up",

@@ -85,8 +85,7 @@ class Limits(Struct, frozen=True, eq=False):
     unanswered_ns: int = unanswered.INITIAL_TIMEOUT_NS
     """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
     at_once_ns: int = 100_000_000
-    """Longest time between an attempt to one port and a connection with RPCs to another, of one channel (heuristic: as
-    `slow-connect`)."""
+    """Longest time between an attempt to one port and a connection to another (heuristic: as `slow-connect`)."""
     groups: int = 4
     """Servers and ways to fail that the text names (heuristic: a sentence each)."""
 

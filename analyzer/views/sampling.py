@@ -248,7 +248,7 @@ class _Index:
     def __init__(self, lengths: npt.NDArray[Any], numbers: npt.NDArray[Any], *, is_sorted: bool) -> None:
         """Take in how many packets each connection has, and their numbers, connection by connection."""
         if not is_sorted:
-            numbers = numbers[np.lexsort((numbers, np.repeat(np.arange(len(lengths)), lengths)))]
+            numbers = numbers[np.lexsort((numbers, np.repeat(np.arange(len(lengths)), lengths.astype(np.int64))))]
         self._numbers, self._ends = numbers, np.cumsum(lengths)
         self._lengths = lengths
 

@@ -19,6 +19,7 @@ PROXIES = {
     "hop-buffering-a": ("10.77.242.2:8080", "the 12 RPCs to 10.78.242.2:9001 lie inside its 12 RPCs"),
     "nghttpx-bothlegs": ("127.0.0.1:9001", "the 100 RPCs to 127.0.0.2:9002 lie inside its 100 RPCs"),
     "nghttpx-bothlegs-cut": ("127.0.0.1:9001", "the 59 RPCs to 127.0.0.2:9002 lie inside its 60 RPCs"),
+    "nginx-keepalive-pings": ("127.0.0.1:7101", "the 6 RPCs to 127.0.0.1:7102 lie inside its 6 RPCs"),
     "nginx-bothlegs-any": ("10.91.3.2:8002", "the 200 RPCs to 127.0.0.1:9000 lie inside its 200 RPCs"),
     "hop-proxy-slow-a": ("10.77.70.2:8080", "the 177 RPCs to 10.78.70.2:9001 lie inside its 177 RPCs"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,8 @@ def _find_packets(report: Any, names: Sequence[int]) -> Any:
             for key, value in report.items()
             if key != "display_filter"  # numbers again
         }
+    if isinstance(report, str):
+        return re.sub(r"(?<=Packet )\d+", lambda number: str(names[int(number[0])]), report)
     return [_find_packets(one, names) for one in report] if isinstance(report, list) else report
 
 

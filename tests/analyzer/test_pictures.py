@@ -219,7 +219,7 @@ def test_a_small_part_of_a_capture_has_pictures_too(name: str) -> None:
     "name", ["max-concurrent-streams.pcap", "lab/request-batching.pcap.gz", "lab/connection-churn.pcap"]
 )
 def test_pictures_have_each_call_of_their_connections_though_the_page_has_few(name: str) -> None:
-    path, bounds = recorded(name), Bounds(packets=80, rpcs=6, around=20, slow_rpcs=1, begun=0)
+    path, bounds = recorded(name), Bounds(packets=300, rpcs=6, around=20, slow_rpcs=1, begun=0)
     analysis = analyze([path])
     part = collect_page_data([path], analysis, bounds=bounds)
     assert not part.spans.whole and len(part.rpcs.stream) <= bounds.rpcs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from grpcdiag.analyzer.detectors import connect_failure as detector
 from grpcdiag.analyzer.facts import attempts
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.summary import figures
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import in_time_order
 from grpcdiag.fixtures.synthetic.noise import icmp_error
@@ -431,3 +432,11 @@ def test_names_without_an_address_where_no_connection_was_opened() -> None:
     assert finding.verdict.startswith("DNS gave no address for ")
     assert finding.evidence[0].what.endswith("not answered")
     assert finding.evidence[2].what.endswith("with response code 3")
+
+
+def edges(_folder: Path) -> Iterator[Tables]:
+    """An address that refuses, 150 ms from one that works."""
+    tables = decode([recorded("wild/grpc-go-one-address-dead.pcap.zst")])
+    times = tables.connections.first_time_ns.copy()
+    times[1] = times[0] + 150 * MS
+    yield changed(tables, "connections", first_time_ns=times)

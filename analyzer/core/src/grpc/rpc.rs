@@ -216,6 +216,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         call.is_unproved = false;
         if begin_rpc(&mut self.h2.application, self.h2.connection, call, false, self.cx) {
             note_context(call, self.cx);
+            self.cx.rpc_order.date_back(call.first.packet, call.id);
         }
     }
 
