@@ -138,7 +138,7 @@ LACKING = {
     "request-batching": "bursts down",
     "retry-storm": "again_share down, ends_share down",
     "server-concurrency-limit": (
-        "groups down, groups up, most_calls up, not_faster down, not_slower down, not_slower up, queued down, "
+        "groups down, groups up, most_calls up, not_faster down, not_slower down, "
         "sharp down, wait_goes_on down, waited_share down"
     ),
     "server-latency": "of_server down",

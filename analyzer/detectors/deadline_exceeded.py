@@ -26,6 +26,10 @@ round trip of their connection, no server can answer in time, and the report say
 first of the RPCs that waited; pauses between them, in which nobody waits, are shorter than an RPC. Long polls are not
 answered like that.
 
+Streams that delivered messages until their deadline are told apart from RPCs that got no response: they say nothing
+about what those waited for. If most of those waited for calls that occupied the server, or for its limit on the rate,
+the report says so; [server-concurrency-limit](server-concurrency-limit.md) has the rules.
+
 A DEADLINE_EXCEEDED in the trailers of a call without `grpc-timeout` is the server's own, or of what it calls. If all
 are like that, the report says so: proxies such as Envoy end streams like that after `max_stream_duration`.
 
@@ -64,7 +68,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..facts import contradictions, software_at
+from ..facts import contradictions, releasers, software_at
 from ..facts import failures as common
 from ..facts.evidence import EXAMPLES
 from ..facts.failures import Failed
@@ -73,7 +77,7 @@ from ..facts.ratings import quality_allows
 from ..facts.software_at import recognise_proxy
 from ..model.detector import About, Cost
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..model.text import duration
+from ..model.text import count, duration
 from ..software import intents, texts
 from ..tables import COMPLETE, HEADERS_UNKNOWN, TOUCHES_GAP, Ints, Mask, Tables
 from ..tables.durations import total_ns
@@ -168,7 +172,8 @@ _UNKNOWN = (
 
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = tables.rpc_count
+    everything, every_row = tables.rpc_count, rows
+    rows, aside = _tell_streams_apart(tables, rows)
     share = len(rows) / everything
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
@@ -196,27 +201,62 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{others} waited for something."
         )
         todo = f"{_describe_silence(tables, silence)}: look for what stopped its process, or {others}."
+    waited_for = None if own or short or silence else _find_releaser(tables, rows, limits)
+    if waited_for is not None:
+        server = name_hosts(tables, connections, 1)
+        meanwhile, todo = f" {waited_for.explain(tables, server)}", waited_for.advise(tables, server)
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs {reached}",
-        severity=common.severity_of_count(len(rows), everything, limits),
+        severity=common.severity_of_count(len(every_row), everything, limits),
         confidence=quality_allows(tables),
-        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        metrics=_measure(tables, rows, methods),
-        evidence=(*common.spans(tables, rows), *(() if silence is None else _show_silence(tables, silence))),
+        scope=Scope(common.connections_of(tables, every_row.rpc), common.methods_of(tables, every_row.rpc)),
+        metrics=_measure(tables, every_row, common.by_method(tables, every_row.rpc)),
+        evidence=(
+            *common.spans(tables, rows),
+            *(() if silence is None else _show_silence(tables, silence)),
+            *(() if waited_for is None else waited_for.show(tables)),
+        ),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}: "
             f"{common.listed(methods)}. Together they took {duration(total_ns(rows.duration_ns))}, and the callers "
-            f"got no response. {time}{meanwhile}"
+            f"got no response. {time}{meanwhile}{aside}"
         ),
         remedies=(
             *((texts.make_remedy(known[0]),) if known else ()),
-            *(() if short else (_advise_first(tables, rows, connections[0], own=own),)),
-            *(() if own else software_at.list_settings(tables, connections, 0, intents.DEADLINE, _NOTE)),
+            *(() if waited_for is None else (waited_for.make_remedy(name_hosts(tables, connections, 1)),)),
+            *(() if short or waited_for is not None else (_advise_first(tables, rows, connections[0], own=own),)),
+            *(
+                ()
+                if own or waited_for is not None
+                else software_at.list_settings(tables, connections, 0, intents.DEADLINE, _NOTE)
+            ),
         ),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) {reached}. {todo}",
     )
+
+
+def _tell_streams_apart(tables: Tables, rows: Failed) -> tuple[Failed, str]:
+    """Leave out streams that delivered messages until their deadline, if others got none; say how many those are."""
+    kept = rows.row >= 0
+    delivered = kept & (tables.failures.response_messages[np.where(kept, rows.row, 0)] >= _STREAMS)
+    streams = rows.where(delivered)
+    if not len(streams) or delivered.all():
+        return rows, ""
+    which = count(len(streams), "stream")
+    aside = f" Besides, {which} had delivered messages until their deadline{_describe_deadlines(streams.deadline_ns)}."
+    return rows.where(~delivered), aside
+
+
+def _find_releaser(tables: Tables, rows: Failed, limits: Limits) -> releasers.Occupied | releasers.Paced | None:
+    """Find what most of the RPCs waited for inside a server."""
+    least = max(limits.few, limits.in_silences * len(rows))
+    occupied, paced = releasers.find_occupied(tables), releasers.find_paced(tables)
+    if sum(int(np.isin(one.rows, rows.rpc).sum()) for one in occupied) >= least:
+        return occupied[0]
+    on = tables.rpcs.connection[rows.rpc]
+    return paced[0] if sum(int(np.isin(on, one.connections).sum()) for one in paced) >= least else None
 
 
 def _find_below_round_trip(tables: Tables, rows: Failed) -> tuple[int, int]:
@@ -363,6 +403,8 @@ def _advise_stopping(tables: Tables, connection: int) -> Remedy:
     )
 
 
+_STREAMS = 2
+"""Messages of a response from which an RPC is a stream that delivers."""
 _LEFT_SHARE = 0.02
 """Share by which deadlines on the wire differ that are one setting (heuristic: a call passes before its HEADERS)."""
 _NOTE = "a longer deadline, if the work needs it: callers wait longer"

@@ -33,6 +33,17 @@ the calls behind it took twice as long as it.
 A server that works on all calls at once answers each after its own time: then calls with more others before them take
 no longer, and no N fits.
 
+Two other patterns show what calls waited for, whatever they take; each needs three of them or more:
+
+- *Calls of other methods occupy the server.* While as many of these were open, two or more, no call of the method was
+  answered before one of them ended: calls reached their deadline without a response, or were answered within 5 ms of
+  such an end. No other call was answered meanwhile, and calls of the method before and after took a fifth of that or
+  less. Streams that hold a thread each do that, such as those of `Watch` in grpc-python.
+- *The server answers in steps of time.* Responses come together, as many each time, at even intervals of 200 ms or
+  more, while at least half as many more wait on. The calls of a step had begun at different times, and the quickest
+  call took a fifth of an interval or less. Three steps are enough if their intervals differ by 5 % at most. A client
+  that sends in steps gets all its responses before the next one, or each after the same time.
+
 A narrow link also lets one call after the other through, at even intervals. So one call at a time is reported only of a
 capture on the server's host, or where the calls need less than 128 kbit/s of the link.
 
@@ -41,11 +52,13 @@ When it cannot tell
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
 many busy processors look the same, and so does a limit on the rate whose interval is as long as a call, or shorter
 where the first call was slow. So the confidence is medium, and low for one call at a time. Calls of different length,
-several methods in one pool, or a capture that begins when the queue already exists hide a limit. What the server does
-after these first calls is not judged, only whether the responses of the whole capture still contain such a wait. With a
-record of the server's threads (`capture --pid`) the finding says what they waited for; it is withdrawn if they mostly
-waited for processors or were stopped by a CPU quota. Connections that reach their limit of concurrent streams are left
-out.
+several methods in one pool of which none is occupied for long, or a capture that begins when the queue already exists
+hide a limit. What the server does after these first calls is not judged, only whether the responses of the whole
+capture still contain such a wait. With a record of the server's threads (`capture --pid`) the finding says what they
+waited for; it is withdrawn if they mostly waited for processors or were stopped by a CPU quota. Connections that reach
+their limit of concurrent streams are left out. Calls that are answered in steps of time may wait for a limit on the
+rate or for a queue that is drained in batches: packets do not tell which. Callers in a loop begin their next calls
+together behind each step, as a client with a timer of its own does, and nothing is reported.
 
 What would refute it
 --------------------
@@ -70,9 +83,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
-from ..facts import contradictions, failures, hosts, ratings, software_at, threads, vantage
+from ..facts import contradictions, failures, hosts, ratings, releasers, software_at, threads, vantage
 from ..facts.groups import Case, Group, put_together
-from ..facts.methods import names
+from ..facts.methods import methods_of_connections, names
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
@@ -95,6 +108,8 @@ _HEADERS = 66
 """Bytes before TCP's payload: Ethernet, IPv4, and TCP with timestamps."""
 _UNKNOWN = "The packets do not show what limits it: a pool of threads, a lock, a backend, or busy processors."
 _UNKNOWN_ONE = "The packets do not show what limits it: an event loop that handlers block, a lock, or a pool of one."
+
+_Releaser = releasers.Occupied | releasers.Paced
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -146,6 +161,17 @@ class _Fit(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield a finding about the servers with equal limits, and about those whose calls wait for others or for steps."""
+    yield from _find_pools(tables, limits)
+    facts: tuple[_Releaser, ...] = (*releasers.find_occupied(tables), *releasers.find_paced(tables))
+    cases = (
+        Case(fact, fact.list_connections(tables), 1, len(facts) - place, kind=fact.name_limit(tables, ""))
+        for place, fact in enumerate(facts)
+    )
+    yield from put_together(tables, cases, lambda group: _report_releaser(tables, group))
+
+
+def _find_pools(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the method with the longest time of a call, and its servers with equal limits."""
     methods = {method.number: method for method in tables.methods}
     slow = [number for number, method in methods.items() if _may_wait(method, limits)]
@@ -397,6 +423,23 @@ def _make_finding(tables: Tables, group: Group[_Fit]) -> Finding:
             f"{works} on {calls} of {name} at once, {one} each; "
             f"{known or f'the others wait {wait} inside it: look for {look}'}."
         ),
+    )
+
+
+def _report_releaser(tables: Tables, group: Group[_Releaser]) -> Finding:
+    fact, server = group.facts[0], group.who
+    return Finding(
+        id=ID,
+        title=fact.name_limit(tables, server),
+        severity="info",
+        confidence=ratings.lower("medium", ratings.quality_allows(tables)),
+        scope=Scope(group.connections, methods_of_connections(tables, group.connections)),
+        metrics=fact.measure(tables),
+        evidence=tuple(item for one in group.shown for item in one.show(tables)),
+        explanation=fact.explain(tables, server),
+        remedies=(fact.make_remedy(server),),
+        references=("https://grpc.io/docs/guides/performance/",),
+        verdict=fact.advise(tables, server),
     )
 
 

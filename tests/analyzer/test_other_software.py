@@ -411,6 +411,33 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "grpcio-servers-alike": {"not": ["server-latency"]},
     "grpcio-servers-one-slow": {"verdict": ["server-latency"], "says": ["Server 127.0.0.1:6022 takes 31.6 ms per RPC"]},
     "grpc-js-pool-cold": {"verdict": ["server-concurrency-limit"], "says": ["work on 4 calls of /demo.S/Call at once"]},
+    "grpcio-rate-limit": {
+        "verdict": ["server-concurrency-limit"],
+        "says": ["A limit of 20 calls per 40[0-9] ms in the server does that, and so does a queue"],
+        "statuses": {"OK": 200},
+    },
+    "grpcio-streams-beside": {"never": ["occupy all workers"], "not": ["deadline-exceeded"]},
+    "grpcio-three-workers-held": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["3 calls of /demo.Orders/Subscribe seem to occupy all workers"],
+        "statuses": {"OK": 5, "DEADLINE_EXCEEDED": 6, "CANCELLED": 3},
+    },
+    "grpcio-workers-held": {
+        "verdict": ["deadline-exceeded"],
+        "says": [
+            "5 of 11 RPCs .* reached their deadline of about 1.01 s",
+            "4 calls of /grpc.health.v1.Health/Watch seem to occupy all workers",
+            "4 streams had delivered messages until their deadline of 9.00 s",
+        ],
+        "never": ["cancellation in the handler", "1.00 s to 9.00 s"],
+        "statuses": {"OK": 2, "DEADLINE_EXCEEDED": 9},
+    },
+    "tonic-rate-limit": {
+        "verdict": ["deadline-exceeded"],
+        "says": ["a limit of 50 calls per second, or a queue drained in batches"],
+        "never": ["cancellation in the handler"],
+        "statuses": {"OK": 195, "DEADLINE_EXCEEDED": 104, "CANCELLED": 1},
+    },
     "grpc-js-rate-limit": {"never": ["seems to work on"], "not": ["server-latency"]},
     "haproxy-header-bytes": {
         "verdict": ["connection-closed-early"],

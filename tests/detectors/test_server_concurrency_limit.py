@@ -20,7 +20,15 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
-from grpcdiag.fixtures.synthetic.scenes_pools import answer, call_together, paced, pooled
+from grpcdiag.fixtures.synthetic.scenes_pools import (
+    answer,
+    call_together,
+    occupied,
+    paced,
+    pooled,
+    sent_in_steps,
+    stepped,
+)
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = [
@@ -31,6 +39,10 @@ FIRES_ON = [
     "wild/grpc-java-one-thread",
     "wild/tonic-limit",
     "wild/grpc-js-pool-cold",
+    "wild/grpcio-workers-held",
+    "wild/grpcio-three-workers-held",
+    "wild/tonic-rate-limit",
+    "wild/grpcio-rate-limit",
 ]
 QUIET_ON = [
     "wild/plateau-none-control",
@@ -41,6 +53,8 @@ QUIET_ON = [
     "wild/grpc-js-blocked-loop",
     "wild/grpc-js-rate-limit",
     "wild/grpc-go-narrow-uplink",
+    "wild/grpcio-streams-beside",
+    "wild/go-paced-callers",
 ]
 
 
@@ -214,6 +228,96 @@ def in_turn(services_ms: Sequence[int]) -> Conversation:
         answer(call)
     conv.settle()
     return conv
+
+
+def test_calls_of_another_method_hold_all_workers() -> None:
+    """Four streams of `Watch` and four threads: five calls of `Check` wait, and the two others take 5 ms."""
+    finding = the_finding(detector, [recorded("wild/grpcio-workers-held.pcap.zst")])
+    assert (finding.metrics["limit"], finding.metrics["calls_that_waited"]) == (4, 5)
+    assert int(finding.metrics["service_time_p50_ns"]) < 5 * MS
+    assert (finding.severity, finding.confidence) == ("info", "medium")
+    assert "Watch" in finding.verdict and "no thread" in finding.remedies[0].knob
+
+
+@pytest.mark.parametrize("deadline", [True, False])
+@pytest.mark.parametrize(("places", "starved", "fires"), [(2, 3, True), (1, 3, False), (2, 2, False)])
+def test_few_calls_prove_no_occupied_server(
+    tmp_path: Path, places: int, starved: int, deadline: bool, fires: bool
+) -> None:
+    """Calls reach their deadline, or are answered 2 ms after the end of a stream."""
+    streams = places if deadline else max(places, starved) * (places > 1) or 1
+    tables = played(occupied(streams, starved, deadline=deadline), tmp_path)
+    assert (told(detector, tables) is not None) == fires
+
+
+def test_a_call_that_was_answered_meanwhile_disproves_an_occupied_server(tmp_path: Path) -> None:
+    assert told(detector, played(occupied(answered=True), tmp_path)) is None
+
+
+@pytest.mark.parametrize("lacking", ["before", "after"])
+def test_an_occupied_server_needs_quick_calls_before_and_after(tmp_path: Path, lacking: str) -> None:
+    tables = played(occupied(), tmp_path)
+    place = -1 if lacking == "after" else 0
+    rows = np.flatnonzero(tables.rpcs.method == tables.rpcs.method[0])
+    slow = tables.rpcs.duration_ns.copy()
+    slow[rows[place]] = 500 * MS
+    assert told(detector, changed(tables, "rpcs", duration_ns=slow)) is None
+
+
+def test_calls_that_were_answered_out_of_sight_may_disprove_it(tmp_path: Path) -> None:
+    """Only some RPCs have rows: `since_answer_ns` says whether another one of the method was answered meanwhile."""
+    tables = played(occupied(), tmp_path)
+    assert told(detector, changed(tables, "failures", since_answer_ns=np.full(4, MS))) is None
+    others = np.full(len(tables.connection_methods.method), 7)
+    more = changed(tables, "connections", rpcs=tables.connections.rpcs + 1)
+    assert told(detector, more)
+    assert told(detector, changed(more, "connection_methods", method=others)) is None
+
+
+def test_time_that_is_not_the_servers_proves_no_occupied_server(tmp_path: Path) -> None:
+    tables = played(occupied(), tmp_path)
+    assert told(detector, replace(tables, failure_budgets=tables.failure_budgets // 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "calls", "steps", "every_ms"), [("tonic-rate-limit", 50, 3, 1001), ("grpcio-rate-limit", 20, 9, 401)]
+)
+def test_a_limit_on_the_rate(name: str, calls: int, steps: int, every_ms: int) -> None:
+    """50 calls per second, and 20 calls per 400 ms of which none failed."""
+    finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
+    assert (finding.metrics["calls_per_step"], finding.metrics["steps"]) == (calls, steps)
+    assert finding.metrics["step_ns"] == pytest.approx(every_ms * MS, rel=0.002)
+    assert "or a queue drained in batches" in finding.verdict
+    assert len(finding.evidence) == 3
+
+
+@pytest.mark.parametrize(
+    ("conversation", "fires"),
+    [
+        (stepped(), True),
+        (stepped(step_calls=4, every_ns=210 * MS, apart_ns=30 * MS), False),  # so few are equal by chance
+        (stepped(every_ns=190 * MS), False),  # a CPU quota looks alike
+        (stepped(calls=30), False),  # two steps have one interval
+        (stepped(apart_ns=30 * MS), False),  # each step answers all that wait
+        (stepped(apart_ns=2 * MS), False),  # sent at once, as by a client that sets the pace
+        (sent_in_steps(), False),
+        (sent_in_steps(4, service_ns=1350 * MS), False),
+    ],
+)
+def test_steps_of_time(tmp_path: Path, conversation: Conversation, fires: bool) -> None:
+    assert (told(detector, played(conversation, tmp_path)) is not None) == fires
+
+
+def test_uneven_or_unequal_steps_are_no_pace(tmp_path: Path) -> None:
+    tables = played(stepped(), tmp_path)
+    stalls = tables.stalls
+    shift = np.arange(len(stalls.waiting)) ** 2 * 40 * MS
+    for lacking in (
+        changed(tables, "stalls", start_time_ns=stalls.start_time_ns + shift),
+        changed(tables, "stalls", unanswered=stalls.unanswered + np.arange(len(stalls.waiting)) % 2 * 4),
+        changed(tables, "stalls", answers_ns=np.full(len(stalls.waiting), 61 * MS)),
+    ):
+        assert told(detector, lacking) is None
 
 
 def edges(folder: Path) -> Iterator[Tables]:
