@@ -171,8 +171,8 @@ class Paced(Struct, frozen=True, eq=False):
     def explain(self, _tables: Tables, server: str) -> str:
         """Say how the responses came, and what is not known."""
         return (
-            f"The responses of {server} came at most {self.calls:,} at a time, {self.steps:,} times, each "
-            f"{duration(self.every_ns)}, while more calls waited. The quickest took {duration(self.quick_ns)}. "
+            f"The responses of {server} came at most {self.calls:,} at a time every {duration(self.every_ns)}, "
+            f"{self.steps:,} times, while more calls waited. The quickest took {duration(self.quick_ns)}. "
             f"A limit of {self.rate} in the server does that, and so does a queue that is drained in batches."
         )
 

@@ -239,15 +239,27 @@ def test_calls_of_another_method_hold_all_workers() -> None:
     assert "Watch" in finding.verdict and "no thread" in finding.remedies[0].knob
 
 
-@pytest.mark.parametrize("deadline", [True, False])
-@pytest.mark.parametrize(("places", "starved", "fires"), [(2, 3, True), (1, 3, False), (2, 2, False)])
+def test_calls_of_another_connection_hold_all_workers() -> None:
+    finding = the_finding(detector, [recorded("wild/grpcio-three-workers-held.pcap.zst")])
+    assert (finding.metrics["limit"], finding.metrics["calls_that_waited"]) == (3, 6)
+    assert len(finding.scope.connections) == 1
+
+
+@pytest.mark.parametrize(
+    ("places", "waiting", "deadline", "fires"),
+    [
+        (2, 3, True, True),
+        (1, 3, True, False),
+        (2, 2, True, False),
+        (3, 3, False, True),
+        (2, 2, False, False),
+    ],
+)
 def test_few_calls_prove_no_occupied_server(
-    tmp_path: Path, places: int, starved: int, deadline: bool, fires: bool
+    tmp_path: Path, places: int, waiting: int, deadline: bool, fires: bool
 ) -> None:
-    """Calls reach their deadline, or are answered 2 ms after the end of a stream."""
-    streams = places if deadline else max(places, starved) * (places > 1) or 1
-    tables = played(occupied(streams, starved, deadline=deadline), tmp_path)
-    assert (told(detector, tables) is not None) == fires
+    """Calls reach their deadline, or are answered 2 ms after the end of a stream, one for each."""
+    assert (told(detector, played(occupied(places, waiting, deadline=deadline), tmp_path)) is not None) == fires
 
 
 def test_a_call_that_was_answered_meanwhile_disproves_an_occupied_server(tmp_path: Path) -> None:
@@ -280,10 +292,10 @@ def test_time_that_is_not_the_servers_proves_no_occupied_server(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "calls", "steps", "every_ms"), [("tonic-rate-limit", 50, 3, 1001), ("grpcio-rate-limit", 20, 9, 401)]
+    ("name", "calls", "steps", "every_ms"), [("tonic-rate-limit", 50, 3, 1001), ("grpcio-rate-limit", 20, 9, 406)]
 )
 def test_a_limit_on_the_rate(name: str, calls: int, steps: int, every_ms: int) -> None:
-    """50 calls per second, and 20 calls per 400 ms of which none failed."""
+    """50 calls per second, and 20 calls per 400 ms on two connections, of which none failed."""
     finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
     assert (finding.metrics["calls_per_step"], finding.metrics["steps"]) == (calls, steps)
     assert finding.metrics["step_ns"] == pytest.approx(every_ms * MS, rel=0.002)
