@@ -102,7 +102,7 @@ class Limits(common.Rates, frozen=True, eq=False):
     silence_ns: int = 200_000_000
     """Shortest silence of a server that is named (heuristic: as TCP's least retransmission timeout)."""
     in_silences: float = 0.8
-    """Share of the RPCs that must have ended in silences (heuristic: most of them)."""
+    """Share of the RPCs that must have ended in silences, or waited for other calls or steps (heuristic: most)."""
     at_once: float = 0.1
     """Share of the silence within which two RPCs or more are answered behind it (heuristic: as after pauses)."""
     quick: float = 0.2

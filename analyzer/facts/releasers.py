@@ -178,7 +178,7 @@ class Paced(Struct, frozen=True, eq=False):
 
     def advise(self, _tables: Tables, server: str) -> str:
         """Say in the verdict what the calls waited for."""
-        return f"The responses of {server} come as from a limit of {self.rate}, or a queue drained in batches."
+        return f"A limit of {self.rate}, or a queue drained in batches, seems to pace {server}."
 
     def make_remedy(self, server: str) -> Remedy:
         """Advise another rate."""

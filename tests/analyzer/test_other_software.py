@@ -434,7 +434,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
     },
     "tonic-rate-limit": {
         "verdict": ["deadline-exceeded"],
-        "says": ["a limit of 50 calls per second, or a queue drained in batches"],
+        "says": ["A limit of 50 calls per second, or a queue drained in batches"],
         "never": ["cancellation in the handler"],
         "statuses": {"OK": 195, "DEADLINE_EXCEEDED": 104, "CANCELLED": 1},
     },

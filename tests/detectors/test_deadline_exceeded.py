@@ -246,6 +246,28 @@ def test_a_proxy_that_is_silent_may_wait_for_the_server_behind_it(monkeypatch: p
     assert "look for what stopped its process, or the server behind it." in found.verdict
 
 
+def test_streams_that_delivered_are_told_apart_from_calls_without_a_response() -> None:
+    """Four streams of 9 s occupied the server for five calls with a deadline of 1 s."""
+    found = must(deadline_exceeded, decode([recorded("wild/grpcio-workers-held.pcap.zst")]))
+    assert found.title == "5 of 11 RPCs reached their deadline of about 1.01 s"
+    assert found.metrics["deadline_exceeded_rpcs"] == 9
+    assert "4 streams had delivered messages until their deadline of 9.00 s" in found.explanation
+    assert [remedy.knob.partition(" ")[0] for remedy in found.remedies] == ["more"]
+
+
+@pytest.mark.parametrize(("scene", "waits"), [("streams", True), ("beside-streams", False)])
+def test_what_most_calls_waited_for_is_named(scene: str, waits: bool) -> None:
+    found = must(deadline_exceeded, tables_of_scene(f"concurrency-limit-{scene}"))
+    assert ("seem to occupy all workers" in found.verdict) is waits
+    assert found.remedies[0].knob.startswith("look at the remaining time") is not waits
+
+
+@pytest.mark.parametrize(("share", "waits"), [(0.99, True), (1.01, False)])
+def test_what_fewer_calls_waited_for_is_not_named(share: float, waits: bool) -> None:
+    tables = decode([recorded("wild/tonic-rate-limit.pcap.zst")])
+    assert ("limit of 50 calls per second" in must(deadline_exceeded, tables, in_silences=share).verdict) is waits
+
+
 @pytest.mark.parametrize(
     ("deadlines", "expected"),
     [
