@@ -96,8 +96,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if stuck:
         cases = [_make_case(tables, rows) for rows in stuck.values()]
         yield from put_together(tables, cases, lambda group: _make_finding(tables, group, limits))
-    elif pauses := _find_kept_back(tables, limits):
-        yield _make_finding_of_pause(tables, pauses[0], limits)
+        return
+    pauses = [_make_case_of_pause(tables, row) for row in _find_kept_back(tables, limits)]
+    yield from put_together(tables, pauses, lambda group: _make_finding_of_pause(tables, group, limits))
+
+
+def _make_case_of_pause(tables: Tables, row: int) -> Case[int]:
+    lost = clip_ns(int(tables.waits.duration_ns[row]) * int(tables.waits.streams[row]))
+    return Case(row, (int(tables.waits.connection[row]),), 0, lost, lost)
 
 
 def _make_case(tables: Tables, rows: list[int]) -> Case[list[int]]:
@@ -108,32 +114,33 @@ def _make_case(tables: Tables, rows: list[int]) -> Case[list[int]]:
 
 
 def _find_kept_back(tables: Tables, limits: Limits) -> list[int]:
-    """Find where clients kept back what the windows allow, in all streams that the server allows; longest first."""
+    """Find where clients kept back what the windows allow, in all streams that the server allows: once a connection."""
     w = tables.waits
     allowed = tables.connections.peer_max_concurrent_streams[w.connection]
     kept = (w.cause == CAUSES.index("client")) & (w.duration_ns >= limits.least_ns)
     kept &= (allowed >= limits.streams) & (w.streams >= allowed)
     kept &= (w.stream_window_bytes > 0) & (w.connection_window_bytes > 0)
     order = np.argsort(-w.duration_ns, kind="stable")
-    return [int(row) for row in order[kept[order]]]
+    rows = order[kept[order]]
+    return [int(row) for row in rows[np.sort(np.unique(w.connection[rows], return_index=True)[1])]]
 
 
-def _make_finding_of_pause(tables: Tables, row: int, limits: Limits) -> Finding:
+def _make_finding_of_pause(tables: Tables, group: Group[int], limits: Limits) -> Finding:
+    row = group.facts[0]
     w, connection, streams = tables.waits, int(tables.waits.connection[row]), int(tables.waits.streams[row])
-    client, server = (hosts.host(tables, connection, direction) for direction in (0, 1))
-    lost = min(clip_ns(int(w.duration_ns[row]) * streams), methods.rpc_time(tables))
-    share, wait = methods.share_of_time(tables, lost), duration(int(w.duration_ns[row]))
+    client, server = group.who, hosts.host(tables, connection, 1)
+    wait = duration(int(w.duration_ns[row]))
     left = {name: int(getattr(w, name)[row]) for name in ("stream_window_bytes", "connection_window_bytes")}
     return Finding(
         id=ID,
         title=f"{client} stopped for {wait} inside {streams:,} RPCs although both windows are open",
-        severity="critical" if share >= limits.critical_share else "warning",
+        severity="critical" if (group.share or 0.0) >= limits.critical_share else "warning",
         confidence=ratings.lower("medium", ratings.quality_allows(tables)),
-        scope=Scope((connection,), methods.names(tables, (int(w.method[row]),))),
-        lost_ns=lost,
-        share=share,
+        scope=Scope(group.connections, methods.names(tables, (int(w.method[one]) for one in group.facts))),
+        lost_ns=group.lost_ns,
+        share=group.share,
         metrics={"blocked_rpcs": streams, "longest_wait_ns": int(w.duration_ns[row])} | left,
-        evidence=_show_pause(tables, row, client),
+        evidence=tuple(item for one in group.shown for item in _show_pause(tables, one)),
         explanation=(
             f"{client} had {streams:,} streams open on connection {connection}, as many as {server} allows, each "
             f"inside a message. It sent nothing for {wait}, though the windows had room (left: stream "
@@ -168,13 +175,13 @@ def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     return [int(row) for row in order[stuck[order]]]
 
 
-def _show_pause(tables: Tables, row: int, client: str) -> tuple[Evidence, Evidence]:
+def _show_pause(tables: Tables, row: int) -> tuple[Evidence, Evidence]:
     w, wait = tables.waits, int(tables.waits.duration_ns[row])
     return (
         Evidence(
             int(w.stopped_at_packet[row]),
             int(w.stopped_time_ns[row]),
-            f"the last bytes of {client}; both windows are open",
+            "the last bytes of the client; both windows are open",
         ),
         Evidence(
             int(w.resumed_at_packet[row]), int(w.start_time_ns[row]) + wait, f"its next bytes, {duration(wait)} later"

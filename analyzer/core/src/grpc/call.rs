@@ -12,10 +12,19 @@ use crate::tcp::send_queue::BlockedInterval;
 use crate::tcp::transport::Transport;
 use crate::tcp::unanswered::Unanswered;
 
-use super::closed_window::UsedUp;
 pub use super::direction::{CallDirection, Gap};
 use super::protocol::{Content, Kind};
 use super::status::Source;
+
+/// A sender whose HTTP/2 window allows no more DATA of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsedUp {
+    pub side: usize,
+    /// Which window it is.
+    pub window: Cause,
+    /// Since when, at the earliest.
+    pub since: i64,
+}
 
 /// What is known of the RPC on a stream, or of another use of the stream.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]

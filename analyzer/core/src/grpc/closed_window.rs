@@ -7,7 +7,7 @@ use crate::http2::connection::windows::LITTLE;
 use crate::store::budget::Cause;
 use crate::tcp::transport::Transport;
 
-use super::call::Call;
+use super::call::{Call, UsedUp};
 use super::connection::{Grpc, Http2, Parser};
 use super::rows::{Closed, OPEN_FOR};
 
@@ -100,16 +100,6 @@ pub(super) fn lost_since(call: &Call, client: usize, transport: &Transport) -> O
     let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
     let response = transport.lost_since[1 - client].map(|(_, since)| (since, 1 - client));
     response.into_iter().chain(request.map(|(_, since)| (since, client))).min()
-}
-
-/// A sender whose HTTP/2 window allows no more DATA of a stream.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UsedUp {
-    pub side: usize,
-    /// Which window it is.
-    pub window: Cause,
-    /// Since when, at the earliest.
-    pub since: i64,
 }
 
 /// The sender whose window for this stream is used up, if it may have more to send. Others use the connection's up as well: that
