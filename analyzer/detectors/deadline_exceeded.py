@@ -205,12 +205,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     if waited_for is not None:
         server = name_hosts(tables, connections, 1)
         meanwhile, todo = f" {waited_for.explain(tables, server)}", waited_for.advise(tables, server)
+    others_too = () if waited_for is None else waited_for.list_all_connections(tables)
+    on = tuple(sorted({*common.connections_of(tables, every_row.rpc), *others_too}))
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs {reached}",
         severity=common.severity_of_count(len(every_row), everything, limits),
         confidence=quality_allows(tables),
-        scope=Scope(common.connections_of(tables, every_row.rpc), common.methods_of(tables, every_row.rpc)),
+        scope=Scope(on, common.methods_of(tables, every_row.rpc)),
         metrics=_measure(tables, every_row, common.by_method(tables, every_row.rpc)),
         evidence=(
             *common.spans(tables, rows),

@@ -165,7 +165,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     yield from _find_pools(tables, limits)
     facts: tuple[_Releaser, ...] = (*releasers.find_occupied(tables), *releasers.find_paced(tables))
     cases = (
-        Case(fact, fact.list_connections(tables), 1, len(facts) - place, kind=fact.name_limit(tables, ""))
+        Case(fact, fact.list_all_connections(tables), 1, len(facts) - place, kind=fact.name_limit(tables, ""))
         for place, fact in enumerate(facts)
     )
     yield from put_together(tables, cases, lambda group: _report_releaser(tables, group))

@@ -74,6 +74,11 @@ class Occupied(Struct, frozen=True, eq=False):
     quick_ns: int
     """How long those took (median)."""
 
+    def list_all_connections(self, tables: Tables) -> tuple[int, ...]:
+        """List the connections of all these calls."""
+        rows = np.r_[self.rows, self.holders, np.array(self.quick, dtype=np.int64)]
+        return failures.connections_of(tables, rows.astype(np.uint32))
+
     def name(self, tables: Tables) -> str:
         """Name the calls that were open meanwhile: `4 calls of /demo.Feed/Watch`."""
         of = list(failures.by_method(tables, self.holders.astype(np.uint32)))
@@ -138,6 +143,10 @@ class Paced(Struct, frozen=True, eq=False):
     """The interval between steps (mean)."""
     quick_ns: int
     """The quickest response."""
+
+    def list_all_connections(self, tables: Tables) -> tuple[int, ...]:
+        """List the connections."""
+        return self.list_connections(tables)
 
     @property
     def rate(self) -> str:

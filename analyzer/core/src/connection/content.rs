@@ -80,9 +80,11 @@ impl Content {
         }
         let first = Beginning::new(bytes, at);
         self.beginnings[side] = Some(first);
+        let is_first = self.tls.is_none() && self.http2.sides[side].gaps == 0;
         if side != self.http2.client
+            && is_first
             && first.is_foreign()
-            && self.beginnings[1 - side].is_none_or(|peer| peer.is_ours())
+            && self.beginnings[1 - side].is_some_and(|peer| peer.is_ours())
         {
             let line = first_line(bytes).map(|line| cx.strings.agents.intern(line));
             self.http2.application.server_agent = self.http2.application.server_agent.or(line);

@@ -35,8 +35,6 @@ pub struct Call {
     pub kind: Kind,
     /// The capture does not hold the request's `content-type`: that the stream is an RPC is a guess.
     pub is_guessed: bool,
-    /// Of such a stream no DATA was seen and no answer: it has no row yet, and does not count.
-    pub is_unproved: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
     /// The call has a row even in a run that writes rows of some RPCs only.
@@ -205,12 +203,6 @@ impl Call {
     pub fn may_be_no_rpc(&self) -> bool {
         let may_be_connect = matches!(self.content, Content::None | Content::Message);
         self.is_guessed && (self.http_status == 200 || may_be_connect) && self.is_answered_otherwise()
-    }
-
-    /// Whether its response shows that it is no RPC, although its request does not: by another type, or a success that is not
-    /// 200 (PROTOCOL-HTTP2.md, "Responses"). Other HTTP statuses a proxy may have sent.
-    pub fn may_be_other(&self) -> bool {
-        self.may_be_no_rpc() && self.content != Content::None || matches!(self.http_status, 201..=299)
     }
 
     /// Whether the missing bytes of its body may hold its status.

@@ -31,9 +31,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let sender = &mut self.h2.sides[activity.side];
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
-        if call.is_unproved && !data.is_empty() {
-            return self.judge_guess(slot, data);
-        }
         let behind = std::mem::replace(&mut sender.data_slot, slot) != slot
             && call.is_inside(activity.side)
             && call.directions[activity.side].gaps == sender.gaps
@@ -86,18 +83,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         }
     }
 
-    /// The first DATA of a stream that was taken for an RPC by a guess: a text, like JSON, is no length-prefixed message.
-    #[cold]
-    #[inline(never)]
-    fn judge_guess(&mut self, slot: u32, data: &[u8]) {
-        let is_grpc = self.h2.streams.state_mut(slot).is_some_and(|call| call.kind == Kind::Grpc);
-        match data.first() {
-            Some(2..=0x7f) if is_grpc => self.withdraw(slot),
-            _ => self.prove(slot),
-        }
-        self.take_data(slot, data);
-    }
-
     /// Keeps octets of a body that may be trailers; those of a page are not kept.
     #[cold]
     fn keep_trailers(&mut self, slot: u32, octets: &[u8]) {
@@ -134,7 +119,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
 
     /// `length` bytes of a stream's DATA are not in the capture.
     pub(super) fn take_gap(&mut self, slot: u32, length: u32) {
-        self.prove(slot);
         let (side, sender) = (self.side, &mut self.h2.sides[self.side]);
         let Some(call) = self.h2.streams.state_mut(slot) else { return };
         call.charge(self.at.time, Cause::CaptureGap);

@@ -123,8 +123,7 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let retry = summary.previous_attempts > 0;
         grpc.retries += u32::from(retry);
         let example = retry && grpc.retries <= limits::RETRIES;
-        call.is_unproved = h2.begun_late && call.is_guessed && !retry;
-        if !call.is_unproved && begin_rpc(grpc, activity.connection, call, example, cx) {
+        if begin_rpc(grpc, activity.connection, call, example, cx) {
             note_context(call, cx);
         }
         activity.charge(call, cx);
@@ -166,9 +165,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
                 if call.is_guessed {
                     correct_kind(call, summary.content, &mut h2.sides);
                 }
-                if call.is_unproved && call.may_be_other() {
-                    return self.withdraw(slot);
-                }
                 call.has_messages_alone = call.kind == Kind::Grpc && !call.is_refused();
             }
             call.grpc_message = summary.grpc_message.unwrap_or(call.grpc_message);
@@ -207,32 +203,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         touch_gap(call, self.cx);
         h2.raise_highest_stream(id);
         h2.streams.slot(id).unwrap_or(NONE)
-    }
-
-    /// A stream that was taken for an RPC by a guess is one as far as its bytes show: it has a row and counts from here on.
-    #[cold]
-    pub(super) fn prove(&mut self, slot: u32) {
-        let Some(call) = self.h2.streams.state_mut(slot).filter(|call| call.is_unproved) else { return };
-        call.is_unproved = false;
-        if begin_rpc(&mut self.h2.application, self.h2.connection, call, false, self.cx) {
-            note_context(call, self.cx);
-            self.cx.rpc_order.date_back(call.first.packet, call.id);
-        }
-    }
-
-    /// A stream that was taken for an RPC by a guess is none.
-    #[cold]
-    pub(super) fn withdraw(&mut self, slot: u32) {
-        let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
-        let (h2, cx) = (&mut *self.h2, &mut *self.cx);
-        let Some(call) = h2.streams.state_mut(slot) else { return };
-        let path = if call.method_unnamed { NO_METHOD } else { call.method };
-        (call.kind, call.is_unproved, call.has_messages_alone) = (Kind::Other, false, false);
-        activity.update_turns(call, &mut h2.application.turns);
-        h2.application.other_streams += 1;
-        cx.totals.other_streams += 1;
-        push_request(activity.connection, call, path, cx);
-        note_answer(call, cx);
     }
 
     /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client

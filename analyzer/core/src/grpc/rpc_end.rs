@@ -186,9 +186,6 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         let activity = Activity::new(self.h2, self.side, &self.at, self.transport);
         let (h2, client, at) = (&mut *self.h2, activity.client(), *activity.at);
         let Some(call) = h2.streams.state_mut(slot) else { return };
-        if call.is_unproved {
-            return self.finish_unproved(slot, ending);
-        }
         if !call.kind.is_rpc() {
             return note_end(call, at, self.cx);
         }
@@ -219,19 +216,8 @@ impl<W: Watch<Grpc> + ?Sized> Parser<'_, W> {
         activity.conclude(call, ending, grpc, self.cx);
     }
 
-    /// The same for a stream that was taken for an RPC by a guess; apart, because what calls itself is not inlined.
-    #[cold]
-    #[inline(never)]
-    fn finish_unproved(&mut self, slot: u32, ending: Ending) {
-        self.prove(slot);
-        self.finish_stream(slot, ending);
-    }
-
     /// The connection or the capture ends before the stream.
     pub(super) fn end_open_stream(&mut self, id: u32, end: End) {
-        if let Some(slot) = self.h2.streams.slot(id) {
-            self.prove(slot);
-        }
         if self.h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
             self.end_open_call(id, end);
         }

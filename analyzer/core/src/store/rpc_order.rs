@@ -8,13 +8,9 @@
 pub struct RpcOrder {
     /// Twice the packet that is read, or before which a connection ends; of the former one more.
     now: u64,
-    /// By row: this when it was written, and below it the stream of a row that was written late; empty where rows are in
-    /// order anyway.
+    /// By row; empty where rows are in order anyway.
     begun: Vec<u64>,
 }
-
-/// Bits for the stream of a row that was written late: those of one packet are in the order of their streams.
-const STREAM_BITS: u32 = 24;
 
 impl RpcOrder {
     /// A packet is read.
@@ -41,16 +37,7 @@ impl RpcOrder {
 
     /// A row begins.
     pub fn push(&mut self) {
-        self.begun.push(self.now << STREAM_BITS);
-    }
-
-    /// The last row was begun with an earlier packet, by a stream of which only now is known that it is an RPC.
-    #[cold]
-    pub fn date_back(&mut self, packet: u32, stream: u32) {
-        if let Some(last) = self.begun.last_mut() {
-            let begun = (2 * u64::from(packet) + 1) << STREAM_BITS;
-            *last = begun | u64::from(stream.min((1 << STREAM_BITS) - 1));
-        }
+        self.begun.push(self.now);
     }
 
     /// The largest number of rows up to `most` behind which no row belongs before one of them.
@@ -99,17 +86,6 @@ mod tests {
         let order = order(&[1, 5, 3, 3, 9, 7, 12]);
         assert_eq!((0..8).map(|most| order.cut(most)).collect::<Vec<_>>(), [0, 1, 1, 1, 4, 4, 6, 7]);
         assert_eq!(RpcOrder::default().cut(5), 5);
-    }
-
-    #[test]
-    fn a_row_that_is_written_late_belongs_where_it_began() {
-        let mut order = RpcOrder::default();
-        for (packet, dated_back) in [(3, None), (9, Some(7)), (9, Some(5)), (9, None)] {
-            order.read(packet);
-            order.push();
-            dated_back.into_iter().for_each(|stream| order.date_back(4, stream));
-        }
-        assert_eq!(order.take_first(4), Some(vec![0, 2, 1, 3]));
     }
 
     /// What a connection's end begins belongs behind the packet before it, whichever was read last.

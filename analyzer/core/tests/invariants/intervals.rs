@@ -159,6 +159,10 @@ fn comparable(mut analysis: Analysis) -> Vec<String> {
     for rpc in &mut analysis.cx.failures.rpc {
         *rpc = order.iter().position(|row| row == rpc).map_or(u32::MAX, |place| place as u32);
     }
+    if !analysis.cx.deadlines.is_empty() {
+        let deadline = |row: &u32| analysis.cx.deadlines.get(*row as usize).copied().unwrap_or(-1);
+        analysis.cx.deadlines = order.iter().map(deadline).collect();
+    }
     analysis.cx.rpcs.arrange(&order);
     analysis.cx.rpc_sizes.arrange(&order);
     let named = |line: String| {

@@ -385,29 +385,6 @@ fn an_end_without_a_message_tells_nothing_of_what_is_not_whole_or_not_unary() {
     assert_eq!(unknown, ["trailers", "", "", "", ""], "a status; no :status; a hole; not answered; two requests");
 }
 
-/// Whatever is hidden: a body that begins like a text is none of gRPC's, nor is an answer with another success than 200.
-#[test]
-fn what_only_might_have_been_an_rpc_is_none() {
-    let mut exchange = Exchange::late(CLIENT);
-    exchange.client(&[ping(), ping()].concat());
-    exchange.server(&[ping(), ping()].concat());
-    exchange.client(&[untyped_request(9, b""), data(9, flag::END_STREAM, b"{\"a\":1}")].concat());
-    exchange.client(&[untyped_request(11, b""), data(11, flag::END_STREAM, b"")].concat());
-    exchange.server(&[headers(11, 0, &hidden_block(&[66])), data(11, flag::END_STREAM, b"[1]")].concat());
-    exchange.client(&[untyped_request(13, b""), data(13, flag::END_STREAM, b"")].concat());
-    exchange.server(&headers(13, flag::END_STREAM, &plain(":status", "204")));
-    exchange.client(&[untyped_request(15, b""), data(15, flag::END_STREAM, &message(3))].concat());
-    exchange.client(&[untyped_request(17, b""), data(17, flag::END_STREAM, b"")].concat());
-    exchange.finish(End::CaptureEnds);
-    let rpcs: Vec<u32> = exchange.rpcs().iter().map(|rpc| rpc.stream).collect();
-    assert_eq!(rpcs, [15, 17], "length-prefixed messages, and what shows nothing");
-    assert_eq!((exchange.h2.application.rpcs, exchange.h2.application.open_rpcs), (2, 0));
-    let others = &exchange.cx.other_requests;
-    assert_eq!((&others.stream[..], &others.http_status[..]), (&[9, 11, 13][..], &[0, 200, 204][..]));
-    assert_eq!(exchange.cx.totals.other_streams, 3);
-    assert!(exchange.problems().is_empty());
-}
-
 /// Behind a hole the same entry has another index, and one method would look like many.
 #[test]
 fn methods_are_not_told_apart_behind_missing_header_blocks() {
