@@ -242,7 +242,7 @@ def test_calls_of_another_method_hold_all_workers() -> None:
 def test_calls_of_another_connection_hold_all_workers() -> None:
     finding = the_finding(detector, [recorded("wild/grpcio-three-workers-held.pcap.zst")])
     assert (finding.metrics["limit"], finding.metrics["calls_that_waited"]) == (3, 6)
-    assert len(finding.scope.connections) == 1
+    assert len(finding.scope.connections) == 2
 
 
 @pytest.mark.parametrize(
